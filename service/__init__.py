@@ -1,0 +1,1 @@
+"""Setpoint: a REST service, a command line and the pure core behind both."""

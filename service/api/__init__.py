@@ -1,0 +1,1 @@
+"""Thin Litestar routes."""

@@ -1,0 +1,1 @@
+"""The composition root: wires settings, store and routes."""

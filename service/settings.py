@@ -1,0 +1,1 @@
+"""Settings of one process, read once from the environment."""

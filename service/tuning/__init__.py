@@ -1,0 +1,4 @@
+"""The pure core: models, hardware, memory, latency, rules, search, files.
+
+No input or output but package data.
+"""

@@ -1,0 +1,1 @@
+"""Hardware: accelerators, links, nodes, and the catalogue that names them."""

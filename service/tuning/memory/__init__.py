@@ -1,0 +1,1 @@
+"""Memory: weights, activation, overheads, and the KV cache plan of each vLLM version."""

@@ -1,0 +1,1 @@
+"""Models: Hugging Face config to layer groups, quantisation, weight inventory, catalogue."""

@@ -1,0 +1,1 @@
+"""Files: a configuration rendered for the places where people keep it."""

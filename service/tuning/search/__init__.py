@@ -1,0 +1,1 @@
+"""Search: the space of legal configurations and the front of the best."""

@@ -1,0 +1,1 @@
+"""RQ workers on GPU nodes: they start real vLLM and measure it."""
