@@ -1,0 +1,55 @@
+# One command sets up and runs the main job (`make serve`), one sets up and runs all tests (`make test`).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve test lint types contracts unit test-vllm vllm accuracy bench lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+install: $(INSTALLED) ## make .venv with the locked dependencies and `setpoint` in it
+
+$(INSTALLED): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+serve: install ## start the API, the embedded store and one local worker
+	$(BIN)/setpoint serve
+
+test: install lint types contracts vllm unit ## set up everything the tests need and run all of it
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: install
+	$(BIN)/mypy
+
+contracts: install
+	$(BIN)/lint-imports
+
+unit: install
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+test-vllm: install vllm ## only the part that asks real vLLM
+	$(BIN)/pytest -m vllm
+
+accuracy: install ## print the accuracy tables on the project's own data
+	$(BIN)/python benchmarks/memory_accuracy.py
+	$(BIN)/python benchmarks/performance_accuracy.py
+
+bench: install ## print the speed figures, as ratios within one run
+	$(BIN)/python benchmarks/speed.py
+
+lock: install ## write requirements.lock anew, with hashes and without index addresses
+	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o requirements.lock
+
+clean: ## remove the environments and caches
+	rm -rf $(VENV) .venv-vllm .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

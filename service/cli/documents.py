@@ -1,0 +1,59 @@
+"""Reading requests: JSON or YAML from a file or standard input, decoded once."""
+
+import sys
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import yaml
+
+from api_schemas.problem import Problem
+from service.problems import field_error_of_validation, make_problem
+
+T = TypeVar("T")
+_MAX_BYTES = 16 * 1024 * 1024
+
+
+class Refused(Exception):
+    """A request that is not carried out; the problem says why."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+def read_document(source: str) -> bytes:
+    """Return the bytes of a file, or of standard input for `-`."""
+    if source == "-":
+        content = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    else:
+        try:
+            with Path(source).open("rb") as handle:
+                content = handle.read(_MAX_BYTES + 1)
+        except OSError as error:
+            raise refused(f"cannot read {source}: {error.strerror}") from error
+    if len(content) > _MAX_BYTES:
+        raise refused(f"{source} is larger than {_MAX_BYTES:,} bytes")
+    return content
+
+
+def decode(content: bytes, kind: type[T], *, source: str = "") -> T:
+    """Return the Struct that JSON bytes, or YAML for `.yaml` and `.yml`, hold."""
+    try:
+        if source.endswith((".yaml", ".yml")):
+            return msgspec.convert(yaml.safe_load(content), kind)
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError as error:
+        field = field_error_of_validation(str(error))
+        where = field.pointer or "the document"
+        problem = make_problem(
+            "invalid-request", f"{where}: {field.message}", errors=(field,), instance=source
+        )
+        raise Refused(problem) from error
+    except (msgspec.DecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
+        raise refused(f"{source or 'the document'} cannot be read: {error}") from error
+
+
+def refused(detail: str) -> Refused:
+    """Return the refusal of an input that is no request at all."""
+    return Refused(make_problem("invalid-request", detail))

@@ -1,0 +1,48 @@
+"""`setpoint estimate`: what-ifs as JSON lines in and out."""
+
+import sys
+
+import click
+import msgspec
+
+from api_schemas.estimate import Estimate, EstimateRequest
+from api_schemas.problem import Problem
+from service.cli import client
+from service.cli.documents import Refused, decode
+from service.problems import problem_of_tuning_error
+from service.tuning.errors import TuningError
+
+
+@click.command()
+@click.option("--server", metavar="URL", help="Ask a running service instead of this process.")
+def estimate(server: str | None) -> None:
+    """Read one estimate request per line on standard input, write one answer per line.
+
+    A refused line becomes {"problem": {...}} in its place; the order is kept.
+    """
+    for line in sys.stdin.buffer:
+        if line.strip():
+            sys.stdout.buffer.write(_answer(line, server) + b"\n")
+            sys.stdout.buffer.flush()
+
+
+def _answer(line: bytes, server: str | None) -> bytes:
+    try:
+        return msgspec.json.encode(_estimate(decode(line, EstimateRequest), server))
+    except Refused as refusal:
+        return _problem_line(refusal.problem)
+    except TuningError as error:
+        return _problem_line(problem_of_tuning_error(error))
+
+
+def _problem_line(problem: Problem) -> bytes:
+    return msgspec.json.encode({"problem": problem})
+
+
+def _estimate(request: EstimateRequest, server: str | None) -> Estimate:
+    if server:
+        return client.post(server, "/estimates", request, Estimate)
+    # Imported on use: listing the catalogue or asking a service needs no model.
+    from service.tuning.estimate import estimate as estimate_offline  # noqa: PLC0415
+
+    return estimate_offline(request)

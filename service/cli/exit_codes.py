@@ -1,0 +1,7 @@
+"""Exit codes of every command, as CI pipelines read them."""
+
+PASS = 0
+FAIL = 1
+USAGE = 2
+INCONCLUSIVE = 3
+UNREACHABLE = 4
