@@ -1,0 +1,43 @@
+"""Who can prove a recommendation: nodes, their accelerators and vLLM environments."""
+
+from api_schemas.base import Record, Value
+
+
+class WorkerDevice(Value, frozen=True, kw_only=True):
+    """One accelerator of a node, or its CPU, as the driver reports it."""
+
+    name: str
+    uuid: str
+    memory_gib: float
+    free_gib: float
+    compute_capability: str | None = None
+    mig: bool = False
+    nvlink_peers: list[str] = []
+    foreign_processes: int = 0
+
+
+class VllmEnvironment(Value, frozen=True, kw_only=True):
+    """A vLLM that is installed on a node and started by path."""
+
+    version: str
+    path: str
+    is_cpu: bool
+
+
+class WorkerNode(Record, frozen=True, kw_only=True):
+    """A node as it registered itself; it is gone when its heartbeat is."""
+
+    node: str
+    started_at: str
+    heartbeat_at: str
+    setpoint_version: str
+    driver: str | None
+    devices: list[WorkerDevice]
+    environments: list[VllmEnvironment]
+    queues: list[str]
+
+
+class WorkerList(Record, frozen=True, kw_only=True):
+    """All nodes with a live heartbeat."""
+
+    items: list[WorkerNode]
