@@ -1,0 +1,131 @@
+"""CUDA-graph capture sizes per release: the grid that decode batches are padded to."""
+
+from api_schemas.base import Json
+from api_schemas.engine import EngineConfig
+from service.tuning.engine.platform import (
+    is_cpu,
+    is_datacenter_blackwell,
+    speculative_tokens,
+)
+from service.tuning.engine.versions import EngineVersion
+from service.tuning.hardware.spec import Node
+
+_CAP = 512
+"""Since 0.8.0: vllm config of 0.8.0 to 0.33.0."""
+_BLACKWELL_CAP = 1024
+"""Compute capability 10.x from 0.28.0: vllm config/vllm.py."""
+_FINE_STEP = 8
+_COARSE_STEP = 16
+_COARSE_FROM = 256
+_INTERACTIVE_MAX = 32
+
+
+def max_capture_size(config: EngineConfig, *, node: Node, version: EngineVersion) -> int:
+    """Return the largest captured batch in tokens; 0 when no graphs are captured.
+
+    Batch limits must be filled in already. Follows `_set_cudagraph_sizes` of vllm 0.33.0
+    config/vllm.py and its predecessors.
+    """
+    tokens = config.max_num_batched_tokens or 0
+    if is_cpu(node.gpu) or _captures_nothing(config):
+        return 0
+    if explicit := _explicit_sizes(config):
+        return max((size for size in explicit if size <= tokens), default=0)
+    given = _explicit_maximum(config)
+    if given is not None:
+        return max(min(given, tokens), 0)
+    cap = _BLACKWELL_CAP if is_datacenter_blackwell(node.gpu) else _CAP
+    return max(min(_ceiling(config, cap=cap, version=version), tokens), 0)
+
+
+def capture_sizes(effective: EngineConfig, version: EngineVersion) -> tuple[int, ...]:
+    """Return the batch sizes that are captured, ascending; `effective` has all defaults."""
+    maximum = effective.max_cudagraph_capture_size or 0
+    tokens = effective.max_num_batched_tokens or 0
+    if maximum < 1 or _captures_nothing(effective):
+        return ()
+    if explicit := _explicit_sizes(effective):
+        return tuple(sorted({size for size in explicit if 0 < size <= tokens}))
+    sizes = set(_grid(maximum, config=effective, version=version))
+    if version.since("0.28.0"):
+        sizes |= _whole_decode_batches(effective, maximum=maximum, version=version)
+        if tokens <= maximum:
+            sizes.add(tokens)
+    return tuple(sorted(size for size in sizes if size <= tokens))
+
+
+def _grid(maximum: int, *, config: EngineConfig, version: EngineVersion) -> list[int]:
+    """Return 1, 2, 4, then steps of 8, from 0.11.1 steps of 16 above 256."""
+    is_fine = config.performance_mode == "interactivity" and version.since("0.17.0")
+    start = (
+        list(range(1, min(maximum, _INTERACTIVE_MAX) + 1))
+        if is_fine
+        else [size for size in (1, 2, 4) if size <= maximum]
+    )
+    if not version.since("0.11.1"):
+        return start + list(range(_FINE_STEP, maximum + 1, _FINE_STEP))
+    fine = range(_FINE_STEP, min(maximum + 1, _COARSE_FROM), _FINE_STEP)
+    return start + list(fine) + list(range(_COARSE_FROM, maximum + 1, _COARSE_STEP))
+
+
+def _whole_decode_batches(
+    config: EngineConfig, *, maximum: int, version: EngineVersion
+) -> set[int]:
+    """Return the sizes of full decode batches that 0.28.0 and later add to a default grid."""
+    requests = config.max_num_seqs or 0
+    query_len = 1 + speculative_tokens(config)
+    tokens = config.max_num_batched_tokens or 0
+    defaults = {
+        min(_ceiling(config, cap=cap, version=version), tokens) for cap in (_CAP, _BLACKWELL_CAP)
+    }
+    if maximum not in defaults:
+        return set()
+    if query_len == 1:
+        counts = [requests]
+    else:
+        grid = _grid(min(requests, maximum), config=EngineConfig(), version=version)
+        counts = [*grid, requests]
+    return {count * query_len for count in counts if 0 < count * query_len <= maximum}
+
+
+def _ceiling(config: EngineConfig, *, cap: int, version: EngineVersion) -> int:
+    """Return the default maximum before the token budget limits it."""
+    requests = config.max_num_seqs or 0
+    if version.is_legacy:
+        return -(-requests // _FINE_STEP) * _FINE_STEP
+    if not version.since("0.10.0"):
+        return _CAP
+    if not version.since("0.28.0"):
+        return min(2 * requests, _CAP)
+    return min(2 * requests * (1 + speculative_tokens(config)), cap)
+
+
+def _captures_nothing(config: EngineConfig) -> bool:
+    mode = _compilation(config).get("cudagraph_mode")
+    is_off = isinstance(mode, str) and mode.upper() == "NONE"
+    return bool(config.enforce_eager) or is_off or config.optimization_level in {0, "0"}
+
+
+def _explicit_sizes(config: EngineConfig) -> list[int]:
+    sizes = config.cudagraph_capture_sizes or _compilation(config).get("cudagraph_capture_sizes")
+    if not sizes and isinstance(config.cuda_graph_sizes, list) and len(config.cuda_graph_sizes) > 1:
+        sizes = config.cuda_graph_sizes
+    if not isinstance(sizes, list):
+        return []
+    return [size for size in sizes if isinstance(size, int)]
+
+
+def _explicit_maximum(config: EngineConfig) -> int | None:
+    if config.max_cudagraph_capture_size is not None:
+        return config.max_cudagraph_capture_size
+    nested = _compilation(config).get("max_cudagraph_capture_size")
+    if isinstance(nested, int):
+        return nested
+    single = config.cuda_graph_sizes
+    if isinstance(single, list) and len(single) == 1 and isinstance(single[0], int):
+        return single[0]
+    return None
+
+
+def _compilation(config: EngineConfig) -> dict[str, Json]:
+    return config.compilation_config if isinstance(config.compilation_config, dict) else {}
