@@ -1,1 +1,161 @@
 """Settings of one process, read once from the environment."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+PREFIX = "SETPOINT_"
+WORKER_PREFIX = "SETPOINT_WORKER_"
+"""Variables of the worker process, which may share this environment."""
+_MIB = 1024 * 1024
+
+
+class InvalidSettings(Exception):
+    """A SETPOINT_ variable that is unknown or out of range; the message never holds its value."""
+
+
+def _default_data_dir() -> str:
+    home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")  # noqa: TID251
+    return str(Path(home) / "setpoint")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that can be set; the variable of a field is SETPOINT_ and its name in capitals."""
+
+    host: Annotated[
+        str,
+        Meta(
+            min_length=1, max_length=255, description="Address to listen on; loopback by default."
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, Meta(ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    ] = 8000
+    data_dir: Annotated[
+        str,
+        Meta(min_length=1, max_length=4096, description="Folder of the embedded store."),
+    ] = msgspec.field(default_factory=_default_data_dir)
+    redis_url: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^(redis|rediss|unix)://",
+                description="Redis or Valkey to use instead of the embedded store.",
+            ),
+        ]
+        | None
+    ) = None
+    store_timeout_s: Annotated[
+        float, Meta(gt=0, le=60, description="Longest wait for one answer of the store, seconds.")
+    ] = 2.0
+    retention_days: Annotated[
+        int,
+        Meta(ge=0, le=36_500, description="Days a recommendation is kept; 0 keeps it for good."),
+    ] = 90
+    hub_lookup: Annotated[
+        bool,
+        Meta(description="Read the config of a model that no catalogue holds from the model hub."),
+    ] = False
+    max_body_bytes: Annotated[
+        int, Meta(ge=1024, le=1024 * _MIB, description="Largest request body, bytes.")
+    ] = 16 * _MIB
+    max_concurrent_requests: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="Requests in flight at once; one more is answered 429 with Retry-After.",
+        ),
+    ] = 64
+    compute_threads: Annotated[
+        int, Meta(ge=1, le=256, description="Threads that compute answers.")
+    ] = 8
+    shutdown_grace_s: Annotated[
+        int,
+        Meta(ge=0, le=600, description="Time for running requests to end at shutdown, seconds."),
+    ] = 10
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="Least severe event that is logged."),
+    ] = "info"
+    log_format: Annotated[
+        Literal["json", "console"],
+        Meta(description="json: one object per line; console: for people."),
+    ] = "json"
+
+
+def read_settings(
+    environment: Mapping[str, str] | None = None, **given: str | int | None
+) -> Settings:
+    """Return the settings of this process: what is given wins over SETPOINT_ variables.
+
+    Args:
+        environment: Variables to read; those of the process when None.
+        **given: Values from the command line; None means not given.
+
+    Raises:
+        InvalidSettings: A SETPOINT_ variable is unknown or its value is refused.
+    """
+    variables = os.environ if environment is None else environment  # noqa: TID251
+    values: dict[str, Any] = {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in variables.items()
+        if name.startswith(PREFIX) and not name.startswith(WORKER_PREFIX)
+    }
+    _refuse_unknown(values)
+    values.update({name: value for name, value in given.items() if value is not None})
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidSettings(_explain(error)) from None
+
+
+def variable_of(field: str) -> str:
+    """Return the environment variable that sets a field of `Settings`."""
+    return PREFIX + field.upper()
+
+
+def describe_settings() -> list[tuple[str, str, str]]:
+    """Return variable, default and description of every setting."""
+    properties = msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"]
+    return [
+        (variable_of(field.name), _default_text(field), _description(properties[field.name]))
+        for field in msgspec.structs.fields(Settings)
+    ]
+
+
+def _default_text(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is msgspec.NODEFAULT:
+        return "~/.local/share/setpoint"
+    return "" if field.default is None else msgspec.json.encode(field.default).decode().strip('"')
+
+
+def _description(schema: dict[str, Any]) -> str:
+    options = [schema, *schema.get("anyOf", [])]
+    return str(next(option["description"] for option in options if "description" in option))
+
+
+def _refuse_unknown(values: Mapping[str, str]) -> None:
+    allowed = Settings.__struct_fields__
+    unknown = sorted(variable_of(name) for name in values if name not in allowed)
+    if unknown:
+        names = ", ".join(variable_of(name) for name in allowed)
+        raise InvalidSettings(f"unknown {', '.join(unknown)}; allowed are {names}")
+
+
+def _explain(error: msgspec.ValidationError) -> str:
+    message, _, path = str(error).partition(" - at `$.")
+    # An "Invalid enum value" message holds the value; the range says enough.
+    field = path.rstrip("`")
+    if message.startswith("Invalid enum value"):
+        message = "not one of " + ", ".join(_choices(field))
+    return f"{variable_of(field)}: {message}" if field else message
+
+
+def _choices(field: str) -> list[str]:
+    properties = msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"]
+    return [str(choice) for choice in properties[field]["enum"]]

@@ -1,0 +1,51 @@
+"""Every key and lifetime in the store; nobody else builds a key."""
+
+_PREFIX = "setpoint"
+
+HUB_MODEL_LIFETIME_S = 24 * 3600
+"""A config read from the model hub is read again after a day."""
+
+
+def recommendation(identifier: str) -> str:
+    """Hash: `record` (JSON), `body` (the bytes answered), `indexes` (JSON list of keys)."""
+    return f"{_PREFIX}:recommendation:{identifier}"
+
+
+def recommendations() -> str:
+    """Sorted set of all recommendation ids, in text order, which is time order."""
+    return f"{_PREFIX}:recommendations"
+
+
+def recommendations_of_model(model: str) -> str:
+    """Sorted set of the ids for one model."""
+    return f"{_PREFIX}:recommendations:model:{model}"
+
+
+def recommendations_of_gpu(gpu: str) -> str:
+    """Sorted set of the ids for one GPU."""
+    return f"{_PREFIX}:recommendations:gpu:{gpu}"
+
+
+def recommendations_with_label(name: str) -> str:
+    """Sorted set of the ids that carry a label of this name."""
+    return f"{_PREFIX}:recommendations:label:{name}"
+
+
+def recommendations_with_label_value(name: str, value: str) -> str:
+    """Sorted set of the ids that carry this label with this value."""
+    return f"{_PREFIX}:recommendations:label:{name}={value}"
+
+
+def registered_model(model_id: str) -> str:
+    """Text: the JSON record of a model that a caller registered."""
+    return f"{_PREFIX}:model:{model_id}"
+
+
+def registered_models() -> str:
+    """Sorted set of the registered model ids, in text order."""
+    return f"{_PREFIX}:models"
+
+
+def hub_model(model_id: str) -> str:
+    """Text: the JSON record of a config read from the model hub; lives `HUB_MODEL_LIFETIME_S`."""
+    return f"{_PREFIX}:hub-model:{model_id}"

@@ -1,0 +1,184 @@
+"""Stored recommendations: the exact bytes that were answered, and the indexes to find them by."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import redis
+
+from api_schemas.base import Record
+from service.identifiers import earliest_id
+from service.store import keys
+from service.store.client import binary, reaching_the_store, text
+from service.store.scripts import delete_with_indexes
+
+_SCAN_IDS = 500
+
+
+class RecommendationRecord(Record, frozen=True, kw_only=True):
+    """What is known of a stored recommendation beside its bytes."""
+
+    id: str
+    created_at: str
+    etag: str
+    model: str
+    gpu: str
+    feasible: bool
+    headline: str
+    labels: dict[str, str]
+
+
+class StoredBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The bytes that were answered, with their entity tag."""
+
+    etag: str
+    body: bytes
+
+
+class Filters(msgspec.Struct, frozen=True, kw_only=True):
+    """What a listed recommendation must match; a label is `name` or `name=value`."""
+
+    model: str | None = None
+    gpu: str | None = None
+    labels: tuple[str, ...] = ()
+
+
+class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page, newest first."""
+
+    records: list[RecommendationRecord]
+    last_id: str | None
+    """Where the next page starts; None on the last one."""
+
+
+class RecommendationStore:
+    """Recommendations in Redis or Valkey."""
+
+    def __init__(self, client: redis.Redis, *, retention: timedelta | None) -> None:
+        self._client = client
+        self._retention = retention
+
+    def save(self, record: RecommendationRecord, body: bytes, *, at: datetime) -> None:
+        """Store a recommendation and its index entries, all or nothing.
+
+        Raises:
+            StoreUnavailable: It is not known to be stored.
+        """
+        indexes = _indexes(record)
+        key = keys.recommendation(record.id)
+        fields: dict[Any, Any] = {
+            "record": msgspec.json.encode(record),
+            "body": body,
+            "indexes": msgspec.json.encode(indexes),
+        }
+        with reaching_the_store(), self._client.pipeline(transaction=True) as pipeline:
+            pipeline.hset(key, mapping=fields)
+            for index in indexes:
+                pipeline.zadd(index, {record.id: 0})
+            if self._retention:
+                self._let_expire(pipeline, [key, *indexes], at=at)
+            pipeline.execute()
+
+    def find(self, identifier: str) -> StoredBody | None:
+        """Return the bytes that were answered, or None."""
+        with reaching_the_store():
+            record, body = self._client.hmget(keys.recommendation(identifier), ["record", "body"])
+        if record is None or body is None:
+            return None
+        return StoredBody(etag=_decode(record).etag, body=binary(body))
+
+    def delete(self, identifier: str) -> bool:
+        """Remove a recommendation with its index entries; tell whether it was there."""
+        with reaching_the_store():
+            return delete_with_indexes(
+                self._client, keys.recommendation(identifier), member=identifier
+            )
+
+    def page(self, filters: Filters, *, limit: int, after: str | None) -> RecordPage:
+        """Return up to `limit` records that match, older than the id `after`."""
+        with reaching_the_store():
+            indexes = self._narrowest_first(_filter_indexes(filters))
+            records: list[RecommendationRecord] = []
+            position = after
+            while len(records) <= limit:
+                ids = self._scan(indexes[0], after=position)
+                if not ids:
+                    break
+                position = ids[-1]
+                records += self._load(self._in_all(ids, indexes[1:]), index=indexes[0])
+        more = len(records) > limit
+        shown = records[:limit]
+        return RecordPage(records=shown, last_id=shown[-1].id if more else None)
+
+    def _let_expire(
+        self, pipeline: "redis.client.Pipeline", touched: list[str], *, at: datetime
+    ) -> None:
+        assert self._retention is not None  # noqa: S101  # the caller asked
+        oldest_kept = earliest_id(at - self._retention)
+        for key in touched:
+            pipeline.expire(key, self._retention)
+        for index in touched[1:]:
+            pipeline.zremrangebylex(index, "-", f"({oldest_kept}")
+
+    def _narrowest_first(self, indexes: list[str]) -> list[str]:
+        if len(indexes) == 1:
+            return indexes
+        with self._client.pipeline(transaction=False) as pipeline:
+            for index in indexes:
+                pipeline.zcard(index)
+            sizes = pipeline.execute()
+        return [index for _, index in sorted(zip(sizes, indexes, strict=True))]
+
+    def _scan(self, index: str, *, after: str | None) -> list[str]:
+        newest = f"({after}" if after else "+"
+        found = self._client.zrevrangebylex(index, newest, "-", start=0, num=_SCAN_IDS)
+        return [text(identifier) for identifier in found]
+
+    def _in_all(self, ids: list[str], indexes: list[str]) -> list[str]:
+        for index in indexes:
+            if not ids:
+                break
+            scores = self._client.zmscore(index, ids)
+            ids = [found for found, score in zip(ids, scores, strict=True) if score is not None]
+        return ids
+
+    def _load(self, ids: list[str], *, index: str) -> list[RecommendationRecord]:
+        with self._client.pipeline(transaction=False) as pipeline:
+            for identifier in ids:
+                pipeline.hget(keys.recommendation(identifier), "record")
+            found = pipeline.execute()
+        gone = [name for name, record in zip(ids, found, strict=True) if record is None]
+        if gone:  # expired: the index entry outlived its record
+            self._client.zrem(index, *gone)
+        return [_decode(record) for record in found if record is not None]
+
+
+def _indexes(record: RecommendationRecord) -> list[str]:
+    return [
+        keys.recommendations(),
+        keys.recommendations_of_model(record.model),
+        keys.recommendations_of_gpu(record.gpu),
+        *(keys.recommendations_with_label(name) for name in record.labels),
+        *(
+            keys.recommendations_with_label_value(name, value)
+            for name, value in record.labels.items()
+        ),
+    ]
+
+
+def _filter_indexes(filters: Filters) -> list[str]:
+    indexes = [keys.recommendations_of_model(filters.model)] if filters.model else []
+    if filters.gpu:
+        indexes.append(keys.recommendations_of_gpu(filters.gpu))
+    for label in filters.labels:
+        name, separator, value = label.partition("=")
+        indexes.append(
+            keys.recommendations_with_label_value(name, value)
+            if separator
+            else keys.recommendations_with_label(name)
+        )
+    return indexes or [keys.recommendations()]
+
+
+def _decode(record: bytes | str) -> RecommendationRecord:
+    return msgspec.json.decode(record, type=RecommendationRecord)
