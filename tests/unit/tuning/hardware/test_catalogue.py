@@ -233,7 +233,7 @@ def test_used_memory_must_leave_something() -> None:
 def test_a_slice_has_its_share(name: str, memory_gib: float, compute_share: float) -> None:
     """A MIG slice gets its share of memory and compute, and no NVLink."""
     gpu = find_gpu(name)
-    whole = find_gpu(name.removesuffix(name.split()[-1]).removesuffix("MIG "))
+    whole = find_gpu(name.removesuffix(name.rsplit(maxsplit=1)[-1]).removesuffix("MIG "))
 
     assert gpu.memory_gib == pytest.approx(memory_gib, abs=0.2)
     assert gpu.dense_16bit_tflops == pytest.approx(whole.dense_16bit_tflops * compute_share)
