@@ -1,0 +1,263 @@
+"""What stands in the way of splitting a model over tensor-parallel ranks."""
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from service.tuning.engine.versions import EngineVersion
+from service.tuning.models.spec import (
+    DenseFeedForward,
+    GroupedQueryAttention,
+    LatentAttention,
+    LinearAttention,
+    MixtureOfExperts,
+    ModelSpec,
+    Quantization,
+    StateSpace,
+)
+
+_VOCAB_PADDING = 64
+"""vLLM pads the vocabulary to a multiple of this: layers/vocab_parallel_embedding.py, 0.33.0."""
+_GROUPED_METHODS = frozenset(
+    {"gptq", "gptq_marlin", "auto_gptq", "awq", "awq_marlin", "auto_awq", "auto-round", "inc"}
+    | {"compressed-tensors", "quark", "moe_wna16"}
+)
+"""Methods whose scales come in groups along the input: distributed/utils.py, 0.33.0."""
+_MOE_PADS_GROUPS = "0.11.0"
+"""Before it the 4-bit expert kernel failed on odd shards (vllm issue 17604 at 0.9.1)."""
+
+ObstacleKind = Literal[
+    "attention_heads",
+    "kv_heads",
+    "recurrent_heads",
+    "vocabulary",
+    "feed_forward",
+    "fp8_block",
+    "quantization_group",
+]
+
+
+class Split(msgspec.Struct, frozen=True, kw_only=True):
+    """How the layers are cut: what counts for the width that one rank holds."""
+
+    tensor_parallel_size: int
+    expert_ranks: int
+    """Ranks that share one expert's width; 1 with expert parallelism."""
+
+
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a tensor-parallel size is refused, in one sentence."""
+
+    kind: ObstacleKind
+    message: str
+
+
+def find_obstacle(
+    spec: ModelSpec,
+    *,
+    tensor_parallel_size: int,
+    version: EngineVersion,
+    enable_expert_parallel: bool = False,
+    data_parallel_size: int = 1,
+) -> Obstacle | None:
+    """Return the first thing that forbids this size, in the order vLLM meets them, or None.
+
+    Sources: vLLM 0.33.0 config/model.py, distributed/utils.py, quantization/utils/fp8_utils.py,
+    fused_moe/config.py and mamba_utils.py.
+    """
+    ranks = tensor_parallel_size * data_parallel_size
+    split = Split(
+        tensor_parallel_size=tensor_parallel_size,
+        expert_ranks=1 if enable_expert_parallel else ranks,
+    )
+    return next(_obstacles(spec, split=split, version=version), None)
+
+
+def _obstacles(spec: ModelSpec, *, split: Split, version: EngineVersion) -> Iterator[Obstacle]:
+    yield from _attention_heads(spec, ranks=split.tensor_parallel_size)
+    yield from _kv_heads(spec, ranks=split.tensor_parallel_size)
+    yield from _recurrent_heads(spec, ranks=split.tensor_parallel_size)
+    yield from _vocabulary(spec, ranks=split.tensor_parallel_size)
+    yield from _feed_forward(spec, split=split)
+    if spec.quantization is not None and spec.quantization.layout_known:
+        yield from _fp8_blocks(spec, spec.quantization, split=split)
+        yield from _groups(spec, spec.quantization, split=split, version=version)
+
+
+def _attention_heads(spec: ModelSpec, *, ranks: int) -> Iterator[Obstacle]:
+    for group in spec.layers:
+        mixer = group.mixer
+        if not isinstance(mixer, GroupedQueryAttention | LatentAttention):
+            continue
+        if mixer.num_heads % ranks:
+            yield Obstacle(
+                kind="attention_heads",
+                message=f"{mixer.num_heads} attention heads cannot be shared evenly by"
+                f" {ranks} tensor-parallel ranks.",
+            )
+
+
+def _kv_heads(spec: ModelSpec, *, ranks: int) -> Iterator[Obstacle]:
+    for group in spec.layers:
+        mixer = group.mixer
+        if not isinstance(mixer, GroupedQueryAttention):
+            continue
+        if mixer.num_kv_heads % ranks and ranks % mixer.num_kv_heads:
+            yield Obstacle(
+                kind="kv_heads",
+                message=f"{mixer.num_kv_heads} KV heads can be neither divided among {ranks}"
+                " ranks nor copied the same number of times to each.",
+            )
+
+
+def _recurrent_heads(spec: ModelSpec, *, ranks: int) -> Iterator[Obstacle]:
+    for group in spec.layers:
+        for heads, name in _recurrent_widths(group.mixer):
+            if heads % ranks:
+                yield Obstacle(
+                    kind="recurrent_heads",
+                    message=f"{heads} {name} of the recurrent layers do not divide by {ranks};"
+                    " they are never copied.",
+                )
+
+
+def _recurrent_widths(mixer: object) -> tuple[tuple[int, str], ...]:
+    if isinstance(mixer, LinearAttention):
+        return (
+            (mixer.num_key_heads, "key heads"),
+            (mixer.num_value_heads, "value heads"),
+        )
+    if isinstance(mixer, StateSpace):
+        if mixer.kind == "mamba1":
+            return ((mixer.inner_size, "channels"),)
+        return ((mixer.num_heads, "state heads"),)
+    return ()
+
+
+def _vocabulary(spec: ModelSpec, *, ranks: int) -> Iterator[Obstacle]:
+    padded = math.ceil(spec.vocab_size / _VOCAB_PADDING) * _VOCAB_PADDING
+    if padded % ranks:
+        yield Obstacle(
+            kind="vocabulary",
+            message=f"The vocabulary of {spec.vocab_size}, padded to {padded}, does not divide"
+            f" by {ranks}.",
+        )
+
+
+class Width(msgspec.Struct, frozen=True, kw_only=True):
+    """The inner width of a feed-forward part and the ranks that share it."""
+
+    name: str
+    size: int
+    ranks: int
+
+
+def _widths(spec: ModelSpec, *, split: Split) -> Iterator[Width]:
+    ranks = split.tensor_parallel_size
+    for group in spec.layers:
+        part = group.feed_forward
+        if isinstance(part, DenseFeedForward):
+            yield Width(name="MLP", size=part.intermediate_size, ranks=ranks)
+        elif isinstance(part, MixtureOfExperts):
+            yield Width(name="expert", size=part.expert_intermediate_size, ranks=split.expert_ranks)
+            yield Width(name="shared expert", size=part.shared_intermediate_size, ranks=ranks)
+            yield Width(name="MLP", size=part.parallel_dense_intermediate_size, ranks=ranks)
+
+
+def _feed_forward(spec: ModelSpec, *, split: Split) -> Iterator[Obstacle]:
+    # mxfp4 kernels pad the expert width of each rank (gpt-oss): nothing to divide there.
+    is_padded = spec.quantization is not None and spec.quantization.scheme == "mxfp4"
+    for width in _widths(spec, split=split):
+        if width.size % width.ranks and not (is_padded and width.name == "expert"):
+            yield Obstacle(
+                kind="feed_forward",
+                message=f"The {width.name} width {width.size} does not divide by"
+                f" {width.ranks} ranks.",
+            )
+
+
+def _fp8_blocks(spec: ModelSpec, quantization: Quantization, *, split: Split) -> Iterator[Obstacle]:
+    if quantization.scheme != "fp8_block":
+        return
+    block = max(quantization.block_shape or (128, 128))
+    for width in _quantized_widths(spec, quantization, split=split):
+        shard = width.size // width.ranks
+        if width.ranks > 1 and shard % block:
+            yield Obstacle(
+                kind="fp8_block",
+                message=f"The {width.name} width {width.size} over {width.ranks} ranks leaves"
+                f" {shard}, which is no multiple of the checkpoint's fp8 block of {block}.",
+            )
+
+
+def _groups(
+    spec: ModelSpec, quantization: Quantization, *, split: Split, version: EngineVersion
+) -> Iterator[Obstacle]:
+    group = quantization.group_size or 0
+    if quantization.method not in _GROUPED_METHODS or group <= 1:
+        return
+    if quantization.scheme not in {"int4", "int8_w8a16"}:
+        return
+    for width in _quantized_widths(spec, quantization, split=split):
+        is_expert = width.name == "expert"
+        shard = width.size // width.ranks
+        if is_expert and version.since(_MOE_PADS_GROUPS):
+            continue
+        if width.ranks > 1 and shard % group:
+            yield Obstacle(
+                kind="quantization_group",
+                message=f"The {width.name} width {width.size} over {width.ranks} ranks leaves"
+                f" {shard}, which is no whole number of quantisation groups of {group}.",
+            )
+
+
+def misaligned_expert_shard(spec: ModelSpec, *, split: Split) -> Width | None:
+    """Return the expert width whose 4-bit shard is no whole number of groups, if any."""
+    quantization = spec.quantization
+    if quantization is None or quantization.scheme != "int4" or not quantization.group_size:
+        return None
+    if quantization.method not in _GROUPED_METHODS:
+        return None
+    for width in _quantized_widths(spec, quantization, split=split):
+        shard = width.size // width.ranks
+        if width.name == "expert" and width.ranks > 1 and shard % quantization.group_size:
+            return width
+    return None
+
+
+def _quantized_widths(
+    spec: ModelSpec, quantization: Quantization, *, split: Split
+) -> Iterator[Width]:
+    """Yield the input widths of the row-split layers that the checkpoint quantises."""
+    for width in _widths(spec, split=split):
+        is_expert = width.name == "expert"
+        if quantization.experts_only and not is_expert:
+            continue
+        if width.size and not _is_ignored(width.name, quantization.ignore):
+            yield width
+    if not quantization.experts_only and not _is_ignored("attention", quantization.ignore):
+        yield from _attention_outputs(spec, ranks=split.tensor_parallel_size)
+
+
+def _attention_outputs(spec: ModelSpec, *, ranks: int) -> Iterator[Width]:
+    for group in spec.layers:
+        mixer = group.mixer
+        if isinstance(mixer, GroupedQueryAttention):
+            size = mixer.num_heads * mixer.v_head_dim
+            yield Width(name="attention output", size=size, ranks=ranks)
+
+
+_MARKS = {
+    "MLP": ("mlp.down", "mlp.up", "mlp.gate_", "mlp.*", "mlp$", "down_proj", "feed_forward"),
+    "expert": (".experts", "experts."),
+    "shared expert": ("shared_expert",),
+    "attention": ("attn", "o_proj", "attention"),
+}
+
+
+def _is_ignored(name: str, ignore: tuple[str, ...]) -> bool:
+    """Whether any pattern names such parts; when in doubt they count as not quantised."""
+    marks = _MARKS[name]
+    return any(mark in f"{pattern}$" for pattern in ignore for mark in marks)
