@@ -1,12 +1,31 @@
-"""Proof: what a validation measures."""
+"""Proof: what a validation measures and what came out."""
 
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from api_schemas.base import Name, Value
+from api_schemas.base import Name, Record, Value
+from api_schemas.engine import EngineConfig
+from api_schemas.estimate import Percentiles
+from api_schemas.slo import TargetOutcome
+from api_schemas.worker import WorkerDevice
+from api_schemas.workload import Arrivals
 
 ValidationMode = Literal["boot", "quick", "knee", "compare", "soak"]
+ValidationStatus = Literal[
+    "queued",
+    "leasing",
+    "starting",
+    "warming_up",
+    "measuring",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "timed_out",
+]
+TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
+FailureStage = Literal["lease", "start", "ready", "load", "parse", "lost"]
+Verdict = Literal["pass", "fail", "inconclusive"]
 
 
 class QueueChoice(Value, frozen=True, kw_only=True):
@@ -32,3 +51,101 @@ class ValidationPlan(Value, frozen=True, kw_only=True):
     model_path: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
     webhook: Webhook | None = None
     when_no_worker: Literal["reject", "wait"] = "reject"
+
+
+class Environment(Record, frozen=True, kw_only=True):
+    """What produced the figures."""
+
+    node: str
+    gpus: list[WorkerDevice]
+    driver: str | None
+    vllm_version: str
+    setpoint_version: str
+    cpu: bool
+    as_asked: bool
+    """Whether this is the hardware that the recommendation is for."""
+
+
+class StartupFigures(Record, frozen=True, kw_only=True):
+    """What a server says of its memory when it starts; None is what it does not say."""
+
+    seconds: float | None = None
+    weights_gib: float | None = None
+    kv_cache_gib: float | None = None
+    kv_cache_tokens: int | None = None
+    max_concurrency: float | None = None
+    cuda_graphs_gib: float | None = None
+
+
+class Startup(StartupFigures, frozen=True, kw_only=True):
+    """Start-up figures beside their prediction."""
+
+    predicted: StartupFigures
+    error_percent: dict[str, float]
+
+
+class LoadPoint(Record, frozen=True, kw_only=True):
+    """One load that was offered, and what the server did with it."""
+
+    label: str
+    config: EngineConfig
+    offered: Arrivals
+    duration_s: float
+    completed: int
+    failed: int
+    ttft_ms: Percentiles
+    tpot_ms: Percentiles
+    itl_ms: Percentiles
+    e2el_ms: Percentiles
+    requests_per_s: float
+    output_tokens_per_s: float
+    goodput_requests_per_s: float | None
+    preemptions: int | None
+    preemptions_per_request: float | None
+    kv_cache_usage_peak: float | None
+    running_peak: int | None
+    waiting_peak: int | None
+    prefix_cache_hit_ratio: float | None
+    queue_time_mean_ms: float | None
+    predicted: dict[str, float]
+    error_percent: dict[str, float]
+
+
+class Knee(Record, frozen=True, kw_only=True):
+    """Where the walk up the admission cap ended, and why."""
+
+    max_num_seqs: int
+    requests_per_s: float
+    reason: str
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """Why a validation ended without a result."""
+
+    stage: FailureStage
+    reason: str
+    log_tail: str
+
+
+class Validation(Record, frozen=True, kw_only=True):
+    """A validation as it is stored and answered."""
+
+    id: str
+    recommendation_id: str
+    mode: ValidationMode
+    plan: ValidationPlan
+    status: ValidationStatus
+    stage: str
+    progress: float
+    created_at: str
+    started_at: str | None = None
+    finished_at: str | None = None
+    environment: Environment | None = None
+    startup: Startup | None = None
+    load_points: list[LoadPoint] = []
+    knee: Knee | None = None
+    suggested_config: EngineConfig | None = None
+    slo: list[TargetOutcome] = []
+    verdict: Verdict | None = None
+    failure: Failure | None = None
+    command: list[str] = []
