@@ -6,10 +6,10 @@ import msgspec
 
 from api_schemas.engine import EngineConfig
 from api_schemas.recommendation import Constraints
+from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
-from service.tuning.models.inventory import ParallelLayout
-from service.tuning.models.spec import LatentAttention, ModelSpec
-from service.tuning.rules.domains import legal_tensor_parallel_sizes
+from service.tuning.models.spec import ModelSpec
+from service.tuning.rules.domains import has_latent_attention, legal_tensor_parallel_sizes
 
 _FAST_LINKS = frozenset({"nvlink", "xgmi"})
 
@@ -28,16 +28,6 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, order=True):
         return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
 
     @property
-    def layout(self) -> ParallelLayout:
-        """The same for the weight inventory."""
-        return ParallelLayout(
-            tensor_parallel_size=self.tensor_parallel_size,
-            pipeline_parallel_size=self.pipeline_parallel_size,
-            data_parallel_size=self.data_parallel_size,
-            enable_expert_parallel=self.enable_expert_parallel,
-        )
-
-    @property
     def label(self) -> str:
         """Short name for people: TP4, TP8 PP2, DP8 EP."""
         parts = [f"TP{self.tensor_parallel_size}"]
@@ -51,62 +41,82 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 def legal_topologies(
-    spec: ModelSpec, node: Node, *, constraints: Constraints, pin: EngineConfig
+    spec: ModelSpec,
+    node: Node,
+    *,
+    version: EngineVersion,
+    constraints: Constraints,
+    pin: EngineConfig,
 ) -> tuple[Topology, ...]:
     """Return the layouts that vLLM accepts on this hardware, smallest first.
 
     Tensor parallelism stays inside a node. Pipeline stages join nodes, and inside a node they
     are worth a look only where GPUs lack a fast link or tensor parallelism cannot reach all of
-    them. Data parallelism with whole experts is for mixtures of experts.
+    them. Data parallelism with whole experts is for mixtures of experts whose cache tensor
+    parallelism would only copy.
     """
-    found = {
-        topology
-        for topology in _all(spec, node, constraints=constraints)
-        if topology.gpus <= node.num_gpus and _obeys(topology, pin)
-    }
+    space = _Space(spec=spec, node=node, version=version, constraints=constraints)
+    found = {t for t in _all(space) if t.gpus <= node.num_gpus and _obeys(t, pin)}
     return tuple(sorted(found, key=lambda t: (t.gpus, t)))
 
 
-def _all(spec: ModelSpec, node: Node, *, constraints: Constraints) -> Iterator[Topology]:
-    largest = min(node.gpus_per_node, constraints.max_tensor_parallel_size or node.gpus_per_node)
-    sizes = [n for n in legal_tensor_parallel_sizes(spec, largest) if n <= largest]
+class _Space(msgspec.Struct, frozen=True, kw_only=True):
+    spec: ModelSpec
+    node: Node
+    version: EngineVersion
+    constraints: Constraints
+
+    @property
+    def largest(self) -> int:
+        """Most GPUs that one tensor-parallel group may take."""
+        allowed = self.constraints.max_tensor_parallel_size
+        return min(self.node.gpus_per_node, allowed or self.node.gpus_per_node)
+
+    def tensor_sizes(
+        self, *, enable_expert_parallel: bool = False, data_parallel_size: int = 1
+    ) -> tuple[int, ...]:
+        """Tensor-parallel sizes that divide the model."""
+        return legal_tensor_parallel_sizes(
+            self.spec,
+            num_gpus=self.largest,
+            version=self.version,
+            enable_expert_parallel=enable_expert_parallel,
+            data_parallel_size=data_parallel_size,
+        )
+
+
+def _all(space: _Space) -> Iterator[Topology]:
+    sizes = space.tensor_sizes()
     for size in sizes:
         yield Topology(tensor_parallel_size=size)
-        yield from _pipelines(spec, node, size=size, largest_legal=max(sizes))
-    if spec.is_moe:
-        yield from _expert_layouts(spec, node, largest=largest, sizes=sizes)
+        yield from _pipelines(space, size=size, largest_legal=max(sizes))
+    if space.spec.is_moe:
+        yield from _expert_layouts(space, sizes)
 
 
-def _pipelines(
-    spec: ModelSpec, node: Node, *, size: int, largest_legal: int
-) -> Iterator[Topology]:
-    if not spec.supports_pp:
+def _pipelines(space: _Space, *, size: int, largest_legal: int) -> Iterator[Topology]:
+    if not space.spec.supports_pp:
         return
-    stages = set()
+    node = space.node
+    stages: set[int] = set()
     slow = node.interconnect not in _FAST_LINKS
     if slow or largest_legal < node.gpus_per_node:
-        stages |= {p for p in range(2, node.gpus_per_node // size + 1)}
+        stages |= set(range(2, node.gpus_per_node // size + 1))
     if node.nodes > 1 and size == largest_legal:
-        stages |= {p for p in range(2, node.num_gpus // size + 1)}
-    for p in sorted(stages):
-        if p <= spec.num_layers:
-            yield Topology(tensor_parallel_size=size, pipeline_parallel_size=p)
+        stages |= set(range(2, node.num_gpus // size + 1))
+    for count in sorted(stages):
+        if count <= space.spec.num_layers:
+            yield Topology(tensor_parallel_size=size, pipeline_parallel_size=count)
 
 
-def _expert_layouts(
-    spec: ModelSpec, node: Node, *, largest: int, sizes: list[int]
-) -> Iterator[Topology]:
+def _expert_layouts(space: _Space, sizes: tuple[int, ...]) -> Iterator[Topology]:
     """Yield whole experts per rank: over the tensor group, or over data-parallel ranks."""
-    for size in legal_tensor_parallel_sizes(spec, largest, enable_expert_parallel=True):
-        if size not in sizes and size <= largest:
+    for size in space.tensor_sizes(enable_expert_parallel=True):
+        if size not in sizes:
             yield Topology(tensor_parallel_size=size, enable_expert_parallel=True)
-    has_latent = any(isinstance(group.mixer, LatentAttention) for group in spec.layers)
-    if has_latent and node.gpus_per_node > 1:
-        yield Topology(
-            tensor_parallel_size=1,
-            data_parallel_size=node.gpus_per_node,
-            enable_expert_parallel=True,
-        )
+    gpus = space.node.gpus_per_node
+    if gpus > 1 and has_latent_attention(space.spec):
+        yield Topology(tensor_parallel_size=1, data_parallel_size=gpus, enable_expert_parallel=True)
 
 
 def _obeys(topology: Topology, pin: EngineConfig) -> bool:

@@ -1,0 +1,111 @@
+"""Everything that a request fixes before the search starts."""
+
+import math
+
+import msgspec
+
+from api_schemas.engine import EngineConfig
+from api_schemas.model import ModelRef
+from api_schemas.recommendation import Constraints, Objective, Posture
+from service.tuning.engine.versions import EngineVersion
+from service.tuning.hardware.spec import Node
+from service.tuning.models.spec import ModelSpec
+from service.tuning.presets import FilledWorkload
+from service.tuning.search.demand import Demand, demand_of
+from service.tuning.search.lengths_rule import LengthChoice, choose_length
+from service.tuning.search.utilization_rule import UtilizationChoice, choose_utilization
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Model, hardware, release, load and limits, with what follows from them alone."""
+
+    spec: ModelSpec
+    model: ModelRef
+    draft: ModelSpec | None
+    """The model that drafts tokens, when it is one of its own."""
+    node: Node
+    version: EngineVersion
+    filled: FilledWorkload
+    objective: Objective
+    posture: Posture
+    constraints: Constraints
+    demand: Demand
+    length: LengthChoice
+    utilization: UtilizationChoice
+    base: EngineConfig
+    """Settings that are not searched: pinned ones, adapters, drafter."""
+
+    @property
+    def pin(self) -> EngineConfig:
+        """What the caller fixed."""
+        return self.constraints.pin or EngineConfig()
+
+
+def pose_problem(
+    *,
+    spec: ModelSpec,
+    model: ModelRef,
+    node: Node,
+    version: EngineVersion,
+    filled: FilledWorkload,
+    objective: Objective,
+    posture: Posture,
+    constraints: Constraints,
+    draft: ModelSpec | None = None,
+) -> Problem:
+    """Return the problem with the choices that need no search: length and memory share."""
+    demand = demand_of(filled.workload)
+    return Problem(
+        spec=spec,
+        model=model,
+        draft=draft,
+        node=node,
+        version=version,
+        filled=filled,
+        objective=objective,
+        posture=posture,
+        constraints=constraints,
+        demand=demand,
+        length=choose_length(demand, model_limit_tokens=spec.max_position_embeddings),
+        utilization=choose_utilization(node, version=version, posture=posture),
+        base=_base_config(model, constraints.pin or EngineConfig()),
+    )
+
+
+def _base_config(model: ModelRef, pin: EngineConfig) -> EngineConfig:
+    """Return the pinned settings plus those that adapters and a drafter make necessary."""
+    changes: dict[str, object] = {}
+    if model.lora is not None:
+        changes |= {
+            "enable_lora": True,
+            "max_loras": model.lora.max_adapters,
+            "max_lora_rank": _lora_rank(model.lora.max_rank),
+        }
+    if model.speculative is not None:
+        changes["speculative_config"] = _speculative_config(model)
+    unpinned = {name: value for name, value in changes.items() if getattr(pin, name) is None}
+    return msgspec.structs.replace(pin, **unpinned)
+
+
+def _lora_rank(rank: int) -> int:
+    """Return the rank rounded up to one that vLLM accepts: a power of two from 8, or 320."""
+    accepted = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+    return next((size for size in accepted if size >= rank), rank)
+
+
+def _speculative_config(model: ModelRef) -> dict[str, object]:
+    speculative = model.speculative
+    if speculative is None:
+        return {}
+    config: dict[str, object] = {
+        "method": speculative.method,
+        "num_speculative_tokens": speculative.num_tokens,
+    }
+    if speculative.model is not None:
+        config["model"] = speculative.model.id
+    return config
+
+
+def whole(value: float) -> int:
+    """Return the value rounded up, at least 1."""
+    return max(1, math.ceil(value - 1e-9))

@@ -1,0 +1,75 @@
+"""A load and its limits divided among equal copies of a configuration."""
+
+import math
+
+import msgspec
+
+from api_schemas.slo import Slo
+from api_schemas.workload import (
+    Arrivals,
+    BatchArrivals,
+    ClosedLoop,
+    GammaArrivals,
+    PoissonArrivals,
+    Trace,
+    Workload,
+)
+
+
+def share_of(workload: Workload, *, copies: int) -> Workload:
+    """Return the load that one of `copies` equal copies sees behind a balancer."""
+    if copies == 1 or workload.arrivals is None:
+        return workload
+    return msgspec.structs.replace(workload, arrivals=_divided(workload.arrivals, copies))
+
+
+def scaled(workload: Workload, factor: float) -> Workload:
+    """Return an open-loop workload at `factor` times its rate; others as they are."""
+    arrivals = workload.arrivals
+    match arrivals:
+        case PoissonArrivals() | GammaArrivals():
+            rate = arrivals.requests_per_s * factor
+            faster: Arrivals = msgspec.structs.replace(arrivals, requests_per_s=rate)
+        case Trace():
+            faster = msgspec.structs.replace(arrivals, at_s=[t / factor for t in arrivals.at_s])
+        case _:
+            return workload
+    return msgspec.structs.replace(workload, arrivals=faster)
+
+
+def slo_of_one(slo: Slo, *, copies: int) -> Slo:
+    """Return the limits that one of `copies` copies must hold: totals are divided."""
+    if copies == 1:
+        return slo
+    return msgspec.structs.replace(
+        slo,
+        min_requests_per_s=_part(slo.min_requests_per_s, copies),
+        min_output_tokens_per_s=_part(slo.min_output_tokens_per_s, copies),
+    )
+
+
+def _part(total: float | None, copies: int) -> float | None:
+    return None if total is None else total / copies
+
+
+def _divided(arrivals: Arrivals, copies: int) -> Arrivals:
+    match arrivals:
+        case PoissonArrivals():
+            return PoissonArrivals(requests_per_s=arrivals.requests_per_s / copies)
+        case GammaArrivals():
+            # A balancer that deals requests out in turn makes each share less bursty, never more.
+            return GammaArrivals(
+                requests_per_s=arrivals.requests_per_s / copies, burstiness=arrivals.burstiness
+            )
+        case ClosedLoop():
+            return ClosedLoop(max_concurrency=math.ceil(arrivals.max_concurrency / copies))
+        case BatchArrivals():
+            return BatchArrivals(num_requests=math.ceil(arrivals.num_requests / copies))
+        case Trace():
+            return Trace(
+                at_s=arrivals.at_s[::copies],
+                prompt_tokens=arrivals.prompt_tokens[::copies],
+                output_tokens=arrivals.output_tokens[::copies],
+            )
+        case _:
+            return arrivals

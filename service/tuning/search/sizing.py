@@ -1,0 +1,283 @@
+"""One layout sized: length, admission cap and token budget that its memory carries."""
+
+from typing import Literal
+
+import msgspec
+
+from api_schemas.engine import EngineConfig
+from service.tuning.engine.defaults import effective_config
+from service.tuning.memory.budget import plan_memory
+from service.tuning.memory.plan import GIB, KvPlan, MemoryPlan
+from service.tuning.rules.domains import kv_cache_dtype_support, minimum_batched_tokens
+from service.tuning.search.admission_rule import AdmissionChoice, choose_admission
+from service.tuning.search.problem import Problem
+from service.tuning.search.topology import Topology
+
+FP8 = "fp8"
+_PROVISIONAL_SEQS = 256
+"""Cap that the pool is first sized with; the chosen one replaces it."""
+_BLOCK_TOKENS = 16
+
+Obstacle = Literal["weights", "memory", "length", "other_users", "state_blocks"]
+
+
+class Sized(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration that fits, with the plan that says so."""
+
+    topology: Topology
+    kv_cache_dtype: str | None
+    config: EngineConfig
+    """What would be emitted, before anything equal to vLLM's own value is dropped."""
+    effective: EngineConfig
+    plan: MemoryPlan
+    admission: AdmissionChoice
+
+    @property
+    def kv(self) -> KvPlan:
+        """The KV plan, which a configuration that fits always has."""
+        if self.plan.kv is None:
+            raise ValueError("a configuration that fits has a KV cache")
+        return self.plan.kv
+
+
+class Misfit(msgspec.Struct, frozen=True, kw_only=True):
+    """A layout that does not fit, and what stands in the way."""
+
+    topology: Topology
+    kv_cache_dtype: str | None
+    obstacle: Obstacle
+    detail: str
+    config: EngineConfig
+    plan: MemoryPlan
+    missing_gib: float
+    """More memory per GPU that would make it fit, about."""
+
+
+def size_topology(
+    problem: Problem,
+    topology: Topology,
+    *,
+    kv_cache_dtype: str | None = None,
+    max_num_batched_tokens: int | None = None,
+) -> Sized | Misfit:
+    """Return the layout with the settings that fill its memory well, or why it does not fit."""
+    draft = _draft_config(problem, topology, kv_cache_dtype, max_num_batched_tokens)
+    plan, draft = _fit_length(problem, _fit_states(problem, draft))
+    if not plan.fits or plan.kv is None:
+        return _misfit(problem, topology, kv_cache_dtype, draft, plan)
+    return _fit_admission(problem, topology, kv_cache_dtype, draft, plan)
+
+
+def uses_fp8_kv(problem: Problem) -> bool:
+    """Whether an 8-bit cache may be proposed: allowed, not pinned, and sure to run there."""
+    if not problem.constraints.allow_fp8_kv_cache or problem.pin.kv_cache_dtype is not None:
+        return False
+    quantization = problem.spec.quantization
+    if quantization is not None and quantization.kv_cache_bits is not None:
+        return False
+    support = kv_cache_dtype_support(problem.spec, problem.node.gpu, problem.version, FP8)
+    return support.ok and support.is_certain
+
+
+def plan_config(problem: Problem, config: EngineConfig) -> tuple[EngineConfig, MemoryPlan]:
+    """Return the effective configuration and its memory plan."""
+    effective = effective_config(
+        config, spec=problem.spec, node=problem.node, version=problem.version
+    )
+    plan = plan_memory(
+        spec=problem.spec,
+        node=problem.node,
+        config=effective,
+        version=problem.version,
+        draft=problem.draft,
+    )
+    return effective, plan
+
+
+def _draft_config(
+    problem: Problem, topology: Topology, kv_cache_dtype: str | None, tokens: int | None
+) -> EngineConfig:
+    """Return pinned settings, layout, share and length, with a provisional admission cap."""
+    pin = problem.pin
+    return msgspec.structs.replace(
+        problem.base,
+        tensor_parallel_size=topology.tensor_parallel_size,
+        pipeline_parallel_size=topology.pipeline_parallel_size,
+        data_parallel_size=topology.data_parallel_size,
+        enable_expert_parallel=topology.enable_expert_parallel,
+        kv_cache_dtype=pin.kv_cache_dtype or kv_cache_dtype,
+        gpu_memory_utilization=_or(pin.gpu_memory_utilization, problem.utilization.value),
+        max_model_len=pin.max_model_len or problem.length.wanted_tokens,
+        max_num_seqs=pin.max_num_seqs or _PROVISIONAL_SEQS,
+        max_num_batched_tokens=pin.max_num_batched_tokens or tokens,
+    )
+
+
+def _or(given: float | None, default: float) -> float:
+    return default if given is None else given
+
+
+def _fit_states(problem: Problem, config: EngineConfig) -> EngineConfig:
+    """Return the configuration with a provisional cap that recurrent state blocks carry."""
+    if not problem.spec.is_hybrid or problem.pin.max_num_seqs is not None:
+        return config
+    _, plan = plan_config(problem, config)
+    if "state_blocks" not in plan.refusals or plan.kv is None:
+        return config
+    return msgspec.structs.replace(config, max_num_seqs=max(1, plan.kv.num_blocks // 4))
+
+
+def _fit_length(problem: Problem, config: EngineConfig) -> tuple[MemoryPlan, EngineConfig]:
+    """Return a plan whose length fits: with head-room, else less of it, else what is needed."""
+    _, plan = plan_config(problem, config)
+    if problem.pin.max_model_len is not None or (plan.fits and not plan.borderline):
+        return plan, config
+    if plan.kv is None:
+        return plan, config
+    needed = problem.length.needed_tokens
+    shorter = max(needed, plan.kv.largest_max_model_len // 2 // _BLOCK_TOKENS * _BLOCK_TOKENS)
+    if shorter >= problem.length.wanted_tokens:
+        return plan, config
+    config = msgspec.structs.replace(config, max_model_len=shorter)
+    return plan_config(problem, config)[1], config
+
+
+def _fit_admission(
+    problem: Problem,
+    topology: Topology,
+    kv_cache_dtype: str | None,
+    config: EngineConfig,
+    plan: MemoryPlan,
+) -> Sized | Misfit:
+    """Return the layout with the admission cap that its own pool carries."""
+    for _ in range(2):
+        admission = _admit(problem, plan)
+        config = _with_cap(problem, config, admission.value)
+        effective, plan = plan_config(problem, config)
+        if not plan.fits or plan.kv is None:
+            return _misfit(problem, topology, kv_cache_dtype, config, plan)
+        again = _admit(problem, plan)
+        if problem.pin.max_num_seqs is not None or again.value >= admission.value:
+            break
+    return Sized(
+        topology=topology,
+        kv_cache_dtype=kv_cache_dtype,
+        config=config,
+        effective=effective,
+        plan=plan,
+        admission=admission,
+    )
+
+
+def with_admission(problem: Problem, sized: Sized, admission: AdmissionChoice) -> Sized | None:
+    """Return the layout with another cap, or None when it does not fit."""
+    config = _with_cap(problem, sized.config, admission.value)
+    effective, plan = plan_config(problem, config)
+    if not plan.fits or plan.kv is None:
+        return None
+    return msgspec.structs.replace(
+        sized, config=config, effective=effective, plan=plan, admission=admission
+    )
+
+
+def with_batched_tokens(problem: Problem, sized: Sized, tokens: int) -> Sized | None:
+    """Return the layout with another token budget, or None when vLLM or memory refuse it."""
+    config = msgspec.structs.replace(sized.config, max_num_batched_tokens=tokens)
+    effective, plan = plan_config(problem, config)
+    if not plan.fits or plan.kv is None:
+        return None
+    if tokens < minimum_batched_tokens(problem.spec, effective, problem.version):
+        return None
+    return msgspec.structs.replace(sized, config=config, effective=effective, plan=plan)
+
+
+def _with_cap(problem: Problem, config: EngineConfig, cap: int) -> EngineConfig:
+    """Return the configuration with the cap, never above its token budget."""
+    if problem.pin.max_num_seqs is not None:
+        return config
+    budget = config.max_num_batched_tokens
+    return msgspec.structs.replace(config, max_num_seqs=min(cap, budget) if budget else cap)
+
+
+def _admit(problem: Problem, plan: MemoryPlan) -> AdmissionChoice:
+    if plan.kv is None:
+        raise ValueError("a configuration that fits has a KV cache")
+    return choose_admission(
+        _cautious(plan.kv, plan) if problem.posture == "production" else plan.kv,
+        problem.demand,
+        posture=problem.posture,
+        prefix_caching=problem.pin.enable_prefix_caching is not False,
+    )
+
+
+def _cautious(kv: KvPlan, plan: MemoryPlan) -> KvPlan:
+    """Return the pool at the low end of its 80 % band."""
+    kept = 1 - plan.band_bytes / plan.available_bytes if plan.available_bytes > 0 else 1.0
+    return msgspec.structs.replace(kv, num_blocks=max(1, int(kv.num_blocks * max(0.5, kept))))
+
+
+def _misfit(
+    problem: Problem,
+    topology: Topology,
+    kv_cache_dtype: str | None,
+    config: EngineConfig,
+    plan: MemoryPlan,
+) -> Misfit:
+    obstacle, detail, missing = _explain(problem, config, plan)
+    return Misfit(
+        topology=topology,
+        kv_cache_dtype=kv_cache_dtype,
+        obstacle=obstacle,
+        detail=detail,
+        config=config,
+        plan=plan,
+        missing_gib=missing / GIB,
+    )
+
+
+def _explain(
+    problem: Problem, config: EngineConfig, plan: MemoryPlan
+) -> tuple[Obstacle, str, float]:
+    """Return what stands in the way, in one sentence, and the bytes that are missing."""
+    if "free_memory" in plan.refusals:
+        return _explain_others(problem, plan)
+    if plan.kv is None or plan.available_bytes <= 0:
+        return _explain_empty_pool(problem, plan)
+    if plan.refusals == ("state_blocks",):
+        detail = (
+            f"Each running request needs a state block, but the pool holds only "
+            f"{plan.kv.num_blocks} for {config.max_num_seqs} requests."
+        )
+        return "state_blocks", detail, float(plan.kv.block_bytes)
+    length = config.max_model_len
+    needed = plan.kv.request_blocks(length if isinstance(length, int) else plan.max_model_len)
+    detail = (
+        f"The KV cache of {plan.available_bytes / GIB:.1f} GiB holds a request of "
+        f"{plan.kv.largest_max_model_len} tokens at most, but {length} are needed."
+    )
+    return "length", detail, float((needed - plan.kv.num_blocks + 1) * plan.kv.block_bytes)
+
+
+def _explain_others(problem: Problem, plan: MemoryPlan) -> tuple[Obstacle, str, float]:
+    free_gib = problem.node.total_memory_gib - problem.node.used_memory_gib
+    detail = (
+        f"vLLM would ask for {plan.requested_bytes / GIB:.1f} GiB, but others leave only "
+        f"{free_gib:.1f} GiB of the GPU free."
+    )
+    return "other_users", detail, plan.requested_bytes - free_gib * GIB
+
+
+def _explain_empty_pool(problem: Problem, plan: MemoryPlan) -> tuple[Obstacle, str, float]:
+    weights_gib, share_gib = plan.weights_bytes / GIB, plan.requested_bytes / GIB
+    if plan.weights_bytes >= plan.requested_bytes:
+        detail = (
+            f"The weights take {weights_gib:.1f} GiB of each GPU, but vLLM may use only "
+            f"{share_gib:.1f} GiB of {problem.node.total_memory_gib:.1f} GiB."
+        )
+        return "weights", detail, -plan.available_bytes
+    others_gib = share_gib - weights_gib - plan.available_bytes / GIB
+    detail = (
+        f"After {weights_gib:.1f} GiB of weights and {others_gib:.1f} GiB of working memory "
+        f"nothing of {share_gib:.1f} GiB is left for the KV cache."
+    )
+    return "memory", detail, -plan.available_bytes
