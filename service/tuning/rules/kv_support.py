@@ -1,10 +1,10 @@
 """Whether the KV cache can be kept in a number format on a GPU, and by which backend."""
 
+from service.tuning.engine.facts import choices
 from service.tuning.engine.platform import generation, is_cpu
-from service.tuning.engine.versions import EngineVersion
+from service.tuning.engine.versions import NEWEST, EngineVersion
 from service.tuning.hardware.spec import Gpu
 from service.tuning.models.spec import LatentAttention, ModelSpec
-from service.tuning.rules.package_data import read_rules_data
 from service.tuning.rules.support import Capability, Support
 
 _AMPERE: Capability = (8, 0)
@@ -35,10 +35,10 @@ def kv_cache_dtype_support(
 
 def unknown_kv_cache_dtype(dtype: str, version: EngineVersion) -> str | None:
     """Return why the release does not list this KV cache type, or None where it does."""
-    first_seen = read_rules_data("kv_cache_dtypes")["first_seen"].get(dtype)
-    if first_seen is None:
-        return f"{dtype} is no KV cache type of vLLM."
-    return None if version.since(first_seen) else f"{dtype} came with vLLM {first_seen}."
+    if dtype == "auto" or dtype in (choices("kv_cache_dtype", version) or ()):
+        return None
+    newer = " Newer releases do." if dtype in (choices("kv_cache_dtype", NEWEST) or ()) else ""
+    return f"vLLM {version.text} knows no KV cache type {dtype[:64]}.{newer}"
 
 
 def _yes(backend: str | None, reason: str, *, is_certain: bool = True) -> Support:
