@@ -92,7 +92,7 @@ def _kill_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def _collect_orphans(child: subprocess.Popen[bytes]) -> None:
-    """Reap what was handed to us; the command itself is left to `child.poll`, or its code is lost."""
+    """Reap what was handed to us; the command is left to `child.poll`, or its code is lost."""
     peek = os.WEXITED | os.WNOHANG | os.WNOWAIT
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, peek)) and ended.si_pid != child.pid:
