@@ -1,1 +1,129 @@
 """The composition root: wires settings, store and routes."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime, timedelta
+from functools import partial
+
+import redis
+from litestar import Litestar
+from litestar.di import Provide
+
+from service.api.context import Context, utc_now
+from service.api.edge import Edge
+from service.api.guards import GUARDS
+from service.api.metrics import Metrics
+from service.api.problems import problem_response
+from service.api.routes import ROUTES
+from service.embedded import EmbeddedStore, store_url
+from service.log import get_logger
+from service.model_lookup import make_resolver
+from service.settings import Settings
+from service.store.client import connect, ping
+from service.store.models import ModelStore
+from service.store.recommendations import RecommendationStore
+
+_log = get_logger(__name__)
+
+_Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
+
+
+def create_app(
+    settings: Settings, client: redis.Redis | None = None, *, now: Callable[[], datetime] = utc_now
+) -> Litestar:
+    """Return the application.
+
+    Args:
+        settings: What can be set.
+        client: A store to use as it is; without one, `settings.redis_url` is used, and without
+            that an embedded store that lives as long as the application.
+        now: The clock.
+    """
+    lifespan: list[_Lifespan] = [_computing_threads(settings)]
+    if client is None:
+        client = connect(
+            settings.redis_url or store_url(settings.data_dir), timeout_s=settings.store_timeout_s
+        )
+        if settings.redis_url is None:
+            lifespan.append(_embedded_store(settings))
+    if settings.warm_up:
+        lifespan.append(_warming_up)
+    context = make_context(settings, client, now=now)
+    app = Litestar(
+        ROUTES,
+        dependencies={"context": Provide(lambda: context, sync_to_thread=False)},
+        exception_handlers={Exception: problem_response},
+        guards=GUARDS,
+        lifespan=lifespan,
+        logging_config=None,
+        openapi_config=None,
+        request_max_body_size=settings.max_body_bytes,
+    )
+    app.state.context = context
+    app.asgi_handler = Edge(
+        app.asgi_handler,
+        metrics=context.metrics,
+        max_concurrent_requests=settings.max_concurrent_requests,
+    )
+    return app
+
+
+def make_context(
+    settings: Settings, client: redis.Redis, *, now: Callable[[], datetime]
+) -> Context:
+    """Return what the routes work with."""
+    days = settings.retention_days
+    models = ModelStore(client)
+    return Context(
+        settings=settings,
+        recommendations=RecommendationStore(
+            client, retention=timedelta(days=days) if days else None
+        ),
+        models=models,
+        resolve_model=make_resolver(models),
+        check_store=partial(ping, client),
+        metrics=Metrics(),
+        now=now,
+    )
+
+
+def _computing_threads(settings: Settings) -> _Lifespan:
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncIterator[None]:
+        with ThreadPoolExecutor(settings.compute_threads, thread_name_prefix="compute") as pool:
+            asyncio.get_running_loop().set_default_executor(pool)
+            yield
+
+    return lifespan
+
+
+def _embedded_store(settings: Settings) -> _Lifespan:
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncIterator[None]:
+        # Started in this very thread: the store ends when the thread that made it does.
+        with EmbeddedStore(settings.data_dir) as store:
+            _log.info("store_started", pid=store.pid)
+            yield
+
+    return lifespan
+
+
+@asynccontextmanager
+async def _warming_up(_: Litestar) -> AsyncIterator[None]:
+    threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
+    yield
+
+
+def _warm_up() -> None:
+    """Load what the first request would wait for."""
+    from service.api.examples import estimate_answer  # noqa: PLC0415  # slow, so in its own thread
+
+    try:
+        estimate_answer()
+    except Exception:  # noqa: BLE001  # the first request will tell the caller
+        _log.exception("warm_up_failed")
+    else:
+        _log.info("warm")

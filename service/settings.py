@@ -74,6 +74,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     compute_threads: Annotated[
         int, Meta(ge=1, le=256, description="Threads that compute answers.")
     ] = 8
+    warm_up: Annotated[
+        bool, Meta(description="Load the latency model in the background right after the start.")
+    ] = True
     shutdown_grace_s: Annotated[
         int,
         Meta(ge=0, le=600, description="Time for running requests to end at shutdown, seconds."),
@@ -112,6 +115,12 @@ def read_settings(
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidSettings(_explain(error)) from None
+
+
+def child_environment(**settings: str) -> dict[str, str]:
+    """Return this process's environment with these settings, for a process that it starts."""
+    given = {variable_of(name): value for name, value in settings.items()}
+    return {**os.environ, **given}  # noqa: TID251
 
 
 def variable_of(field: str) -> str:

@@ -1,0 +1,64 @@
+"""Reading request bodies: strictly, with the place of a mistake and what is allowed there."""
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from service.api.problems import Refusal, refuse_field
+from service.field_hints import explain_mistake
+
+T = TypeVar("T")
+
+MAX_DEPTH = 64
+"""Nesting of a body: the deepest config.json known needs 8."""
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+_LONG_DIGITS = re.compile(rb"\d{20}")
+_HUGE_INTEGER = re.compile(rb"(?<![\d.eE+])\d{20,}(?![\d.eE])")
+
+
+def read_body(body: bytes, kind: type[T]) -> T:
+    """Return the Struct that a JSON body holds.
+
+    Raises:
+        Refusal: It is empty, malformed, too deep, or not of this kind.
+    """
+    if not body.strip():
+        raise refuse_field("", "it is empty; send a JSON object")
+    _refuse_deep_nesting(body)
+    _refuse_huge_integers(body)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        mistake = explain_mistake(str(error), kind)
+        raise refuse_field(mistake.pointer, mistake.message) from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise refuse_field("", str(error)) from None
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _refuse_deep_nesting(body: bytes) -> None:
+    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+        return
+    depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", body)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise _too_deep()
+
+
+def _refuse_huge_integers(body: bytes) -> None:
+    """Refuse integers beyond 64 bits: no quantity here needs one, and floats would overflow."""
+    if _LONG_DIGITS.search(body) and _HUGE_INTEGER.search(_STRING.sub(b"", body)):
+        raise refuse_field("", "it holds an integer of more than 64 bits")
+
+
+def _too_deep() -> Refusal:
+    return Refusal("too-large", f"The body is nested more than {MAX_DEPTH} levels deep.")
+
+
+def encode(value: Any) -> bytes:  # noqa: ANN401  # any Struct of the wire
+    """Return the bytes of an answer; the same value always gives the same bytes."""
+    return msgspec.json.encode(value)

@@ -1,0 +1,37 @@
+"""What the routes work with, wired once by the composition root."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from litestar.di import NamedDependency
+
+from api_schemas.model import ModelRef
+from service.api.metrics import Metrics
+from service.settings import Settings
+from service.store.models import ModelStore
+from service.store.recommendations import RecommendationStore
+from service.tuning.models.spec import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Settings, stores and clock of one application."""
+
+    settings: Settings
+    recommendations: RecommendationStore
+    models: ModelStore
+    resolve_model: Callable[[ModelRef], ModelSpec]
+    check_store: Callable[[], None]
+    metrics: Metrics
+    now: Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """Return the present time; routes take it as an argument."""
+    return datetime.now(UTC)
+
+
+InjectedContext: TypeAlias = NamedDependency[Context]
+"""How a route asks for the context: a parameter named `context`."""

@@ -1,0 +1,65 @@
+"""What a route says of itself: the guards enforce it and the OpenAPI document prints it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from api_schemas.problem import ProblemCode
+
+JSON = "application/json"
+MARKDOWN = "text/markdown"
+TEXT = "text/plain"
+
+Example = Callable[[], Any]
+"""Makes an example when the document is asked for, so that it is never out of date."""
+
+
+class Answer(NamedTuple):
+    """One successful answer of a route."""
+
+    status: int
+    description: str
+    media_types: tuple[str, ...] = (JSON,)
+    kind: Any = None
+    """Type of the JSON body; None when there is none or it is a plain object."""
+    headers: tuple[str, ...] = ()
+    """Names of headers that the document explains."""
+    example: Example | None = None
+
+
+class Body(NamedTuple):
+    """The JSON body that a route takes."""
+
+    kind: type[Any]
+    description: str
+    examples: dict[str, Example]
+
+
+class Description(NamedTuple):
+    """All that the document adds to a route's signature."""
+
+    answers: tuple[Answer, ...]
+    body: Body | None = None
+    problems: tuple[ProblemCode, ...] = ()
+    request_headers: tuple[str, ...] = ()
+
+    @property
+    def media_types(self) -> tuple[str, ...]:
+        """Everything that the route can answer."""
+        found = [name for answer in self.answers for name in answer.media_types]
+        return tuple(dict.fromkeys(found))
+
+
+KEY = "description"
+
+
+def describe(
+    *answers: Answer,
+    body: Body | None = None,
+    problems: tuple[ProblemCode, ...] = (),
+    request_headers: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Return the `opt` of a route that answers so."""
+    description = Description(
+        answers=answers, body=body, problems=problems, request_headers=request_headers
+    )
+    return {KEY: description}

@@ -1,0 +1,145 @@
+"""The outermost layer: request ids, limits, security headers, metrics and the access log.
+
+It wraps the whole application, because the framework's own middleware does not see requests that
+match no route.
+"""
+
+import re
+import secrets
+import time
+from typing import Any
+
+import structlog
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.metrics import Metrics
+from service.api.problems import PROBLEM_MEDIA_TYPE, encode_problem
+from service.log import get_logger
+from service.problems import make_problem
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:\-]{1,128}")
+_ALWAYS_ADMITTED = frozenset({"/livez", "/readyz", "/metrics"})
+_SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
+    ),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_PRIVATE = (b"cache-control", b"no-store")
+
+_log = get_logger(__name__)
+
+
+class Edge:
+    """An ASGI application around another one."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, max_concurrent_requests: int) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._limit = max_concurrent_requests
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request on and account for it."""
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        # A plain dictionary from here on: the framework's types do not allow a changed method.
+        request: dict[str, Any] = dict(scope)
+        identifier = _take_request_id(request)
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=identifier)
+        answer = _Answer(send, request_id=identifier, without_body=request["method"] == "HEAD")
+        method, started = request["method"], time.perf_counter()
+        if request["method"] == "HEAD":
+            request["method"] = "GET"
+        try:
+            await self._admit(request, receive, answer)
+        finally:
+            self._account(method, request, answer, time.perf_counter() - started)
+
+    async def _admit(self, request: dict[str, Any], receive: Receive, answer: "_Answer") -> None:
+        if request["path"] in _ALWAYS_ADMITTED:
+            await self._app(request, receive, answer)  # type: ignore[arg-type]
+            return
+        if self._in_flight >= self._limit:
+            self._metrics.count_rejected()
+            await _answer_busy(request, answer)
+            return
+        self._count(+1)
+        try:
+            await self._app(request, receive, answer)  # type: ignore[arg-type]
+        finally:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self._in_flight += change
+        self._metrics.set_in_flight(self._in_flight)
+
+    def _account(
+        self, method: str, request: dict[str, Any], answer: "_Answer", seconds: float
+    ) -> None:
+        route = request.get("path_template") or "unmatched"
+        status = answer.status or 499  # the caller went away before an answer
+        self._metrics.observe(route=route, method=method, status=status, seconds=seconds)
+        _log.info(
+            "request",
+            method=method,
+            path=request["path"],
+            status=status,
+            duration_ms=round(seconds * 1000, 1),
+        )
+
+
+class _Answer:
+    """Sends an answer on with our headers, and remembers its status."""
+
+    def __init__(self, send: Send, *, request_id: str, without_body: bool) -> None:
+        self._send = send
+        self._request_id = request_id.encode()
+        self._without_body = without_body
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": self._complete(list(message["headers"]))}
+        elif message["type"] == "http.response.body" and self._without_body:
+            message = {**message, "body": b""}
+        await self._send(message)
+
+    def _complete(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        present = {name.lower() for name, _ in headers}
+        ours = [*_SECURITY_HEADERS, _PRIVATE, (b"x-request-id", self._request_id)]
+        return headers + [header for header in ours if header[0] not in present]
+
+
+def _take_request_id(request: dict[str, Any]) -> str:
+    """Return the caller's X-Request-Id when it is well-formed, else a new one; remember it."""
+    given = next((value for name, value in request["headers"] if name == b"x-request-id"), b"")
+    identifier = given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
+    request["state"] = {**(request.get("state") or {}), "request_id": identifier}
+    return identifier
+
+
+async def _answer_busy(request: dict[str, Any], answer: _Answer) -> None:
+    body = encode_problem(
+        make_problem(
+            "rate-limited",
+            "Too many requests are in work; retry after a second.",
+            instance=request["path"],
+            request_id=request["state"]["request_id"],
+        )
+    )
+    headers = [
+        (b"content-type", PROBLEM_MEDIA_TYPE.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"retry-after", b"1"),
+    ]
+    await answer({"type": "http.response.start", "status": 429, "headers": headers})
+    await answer({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,0 +1,103 @@
+"""Examples of the OpenAPI document: requests, and the answers that this version really gives."""
+
+import msgspec
+
+from api_schemas.engine import Engine, EngineConfig
+from api_schemas.estimate import Estimate, EstimateRequest
+from api_schemas.hardware import Hardware
+from api_schemas.model import ModelRef
+from api_schemas.problem import Problem, ProblemCode
+from api_schemas.recommendation import Recommendation, RenderedFile, TuningRequest
+from api_schemas.slo import LatencyTarget, Slo
+from api_schemas.workload import FixedLength, PoissonArrivals, Workload
+from service.advice import as_recommendation
+from service.problems import make_problem
+
+_MODEL = ModelRef(id="meta-llama/Llama-3.1-8B-Instruct")
+_HARDWARE = Hardware(gpu="H100-SXM5-80GB")
+_CHAT = Workload(preset="chat", arrivals=PoissonArrivals(requests_per_s=4.0))
+_TARGETS = Slo(
+    targets=[
+        LatencyTarget(metric="ttft", percentile=95, limit_ms=500),
+        LatencyTarget(metric="tpot", percentile=95, limit_ms=50),
+    ]
+)
+RECOMMENDATION_ID = "019acfb4-5c00-7a2b-8c11-0242ac120002"
+CREATED_AT = "2025-11-29T12:00:00.000Z"
+_SHOWN = 2
+_SHOWN_LINES = 6
+REQUEST_ID = "0af7651916cd43dd8448eb211c80319c"
+
+
+def estimate_request() -> EstimateRequest:
+    """Return a what-if that people paste first."""
+    return EstimateRequest(
+        model=_MODEL,
+        hardware=_HARDWARE,
+        engine=Engine(config=EngineConfig(max_model_len=8192, gpu_memory_utilization=0.9)),
+        workload=Workload(
+            prompt_tokens=FixedLength(tokens=1024),
+            output_tokens=FixedLength(tokens=256),
+            arrivals=PoissonArrivals(requests_per_s=4.0),
+        ),
+        slo=_TARGETS,
+    )
+
+
+def estimate_answer() -> Estimate:
+    """Return the answer to `estimate_request`."""
+    from service.tuning.estimate import estimate  # noqa: PLC0415  # compiles code, so on use
+
+    return estimate(estimate_request())
+
+
+def tuning_request() -> TuningRequest:
+    """Return a request for advice that people paste first."""
+    return TuningRequest(
+        model=_MODEL,
+        hardware=_HARDWARE,
+        workload=_CHAT,
+        slo=_TARGETS,
+        labels={"team": "assistant"},
+    )
+
+
+def recommendation() -> Recommendation:
+    """Return the answer to `tuning_request`, cut short so that the document stays readable."""
+    from service.tuning.recommend import recommend  # noqa: PLC0415  # compiles code, so on use
+
+    request = tuning_request()
+    advice = recommend(request)
+    shortened = msgspec.structs.replace(
+        advice,
+        decisions=advice.decisions[:_SHOWN],
+        alternatives=advice.alternatives[:_SHOWN],
+        watch=advice.watch[:_SHOWN],
+        files=[_first_lines(file) for file in advice.files[:_SHOWN]],
+    )
+    return as_recommendation(
+        shortened, identifier=RECOMMENDATION_ID, created_at=CREATED_AT, labels=request.labels
+    )
+
+
+def _first_lines(file: RenderedFile) -> RenderedFile:
+    lines = file.content.splitlines(keepends=True)[:_SHOWN_LINES]
+    return msgspec.structs.replace(file, content="".join(lines))
+
+
+def problem(code: ProblemCode) -> Problem:
+    """Return what a problem of this code looks like."""
+    return make_problem(
+        code, "What was given and what is allowed.", instance="/estimates", request_id=REQUEST_ID
+    )
+
+
+def curl_command(base_url: str) -> str:
+    """Return a request to this service, ready to paste into a shell."""
+    body = {
+        "model": {"id": _MODEL.id},
+        "hardware": {"gpu": _HARDWARE.gpu},
+        "workload": {"preset": "chat"},
+    }
+    text = msgspec.json.encode(body).decode()
+    return f"curl -s {base_url}/recommendations -H 'Content-Type: application/json' -d '{text}'"

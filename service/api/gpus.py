@@ -1,0 +1,89 @@
+"""The catalogue of accelerators."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+from litestar import Response, get
+from litestar.params import FromPath
+from msgspec import Meta
+
+from api_schemas.catalogue import FigureDescription, GpuDescription, GpuList, GpuSummary
+from service.api.bodies import encode
+from service.api.describe import JSON, Answer, describe
+from service.api.problems import not_found
+from service.tuning.errors import UnknownGpu
+from service.tuning.hardware.catalogue import all_gpus, figure_sources, gpu_aliases, gpu_entry
+from service.tuning.hardware.spec import Gpu
+
+GpuName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        description="Catalogue name or alias.",
+        examples=["H100-SXM5-80GB"],
+    ),
+]
+
+
+@get(
+    "/gpus",
+    operation_id="listGpus",
+    summary="List the known GPUs",
+    tags=["catalogues"],
+    sync_to_thread=False,
+    opt=describe(Answer(200, "Every GPU of the catalogue.", kind=GpuList)),
+)
+def list_gpus() -> Response[bytes]:
+    """Return name, memory and bandwidth of every known accelerator."""
+    return Response(encode(GpuList(items=[_summary(gpu) for gpu in all_gpus()])), media_type=JSON)
+
+
+@get(
+    "/gpus/{name:str}",
+    operation_id="getGpu",
+    summary="Show one GPU with its sources",
+    tags=["catalogues"],
+    sync_to_thread=False,
+    opt=describe(
+        Answer(200, "The GPU with the source of every number.", kind=GpuDescription),
+        problems=("not-found",),
+    ),
+)
+def get_gpu(name: FromPath[GpuName]) -> Response[bytes]:
+    """Return a GPU by its catalogue name, or by what a driver or a cloud calls it."""
+    try:
+        entry = gpu_entry(name)
+    except UnknownGpu as error:
+        raise not_found("GPU", name, hint=error.message) from None
+    sources = figure_sources()
+    description = GpuDescription(
+        name=entry.name,
+        vendor=entry.vendor,
+        arch=entry.arch,
+        gpu_class=entry.gpu_class,
+        driver_name=entry.driver_name,
+        aliases=list(gpu_aliases(entry.name)),
+        figures={
+            key: FigureDescription(
+                value=figure.value,
+                source=sources[figure.source].title,
+                verified=sources[figure.source].verified,
+            )
+            for key, figure in entry.figures.items()
+        },
+        unified_memory=entry.unified_memory,
+        note=entry.note,
+    )
+    return Response(encode(description), media_type=JSON)
+
+
+def _summary(gpu: Gpu) -> GpuSummary:
+    return GpuSummary(
+        name=gpu.name,
+        vendor=gpu.vendor,
+        arch=gpu.arch,
+        memory_gib=gpu.memory_gib,
+        bandwidth_gb_s=gpu.bandwidth_gb_s,
+        url=f"/gpus/{quote(gpu.name)}",
+    )

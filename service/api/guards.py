@@ -1,0 +1,68 @@
+"""What every route refuses before it runs: unknown parameters, media types out of its reach."""
+
+from typing import Any
+
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+from litestar.params import QueryParameter
+from litestar.typing import FieldDefinition
+
+from api_schemas.problem import FieldError
+from service.api.describe import KEY, Description
+from service.api.negotiation import choose_media_type
+from service.api.problems import Refusal
+
+_Connection = ASGIConnection[Any, Any, Any, Any]
+
+
+async def refuse_unknown_parameters(connection: _Connection, handler: BaseRouteHandler) -> None:
+    """Refuse a query parameter that the route does not have: a misspelt filter must not pass."""
+    allowed = query_parameters(handler)
+    unknown = [
+        name for name in dict.fromkeys(connection.query_params.keys()) if name not in allowed
+    ]
+    if unknown:
+        hint = f"allowed are {', '.join(sorted(allowed))}" if allowed else "none is allowed here"
+        errors = [
+            FieldError(pointer=name, message=f"unknown parameter; {hint}") for name in unknown
+        ]
+        raise Refusal("invalid-request", f"{unknown[0]}: {errors[0].message}", errors=errors)
+
+
+async def refuse_unacceptable(connection: _Connection, handler: BaseRouteHandler) -> None:
+    """Refuse a request whose Accept header rules out everything that the route can answer."""
+    offered = _description(handler).media_types
+    accept = ",".join(connection.headers.getall("accept", []))
+    if offered and choose_media_type(accept, offered) is None:
+        raise Refusal("not-acceptable", f"This can be answered as {', '.join(offered)}.")
+
+
+async def refuse_other_bodies(connection: _Connection, handler: BaseRouteHandler) -> None:
+    """Refuse a body that is not JSON where the route reads one."""
+    if _description(handler).body is None:
+        return
+    content_type = connection.headers.get("content-type", "application/json")
+    essence = content_type.partition(";")[0].strip().lower()
+    if essence != "application/json" and not essence.endswith("+json"):
+        raise Refusal(
+            "unsupported-media-type",
+            f"The body is {essence or 'of no type'}; send Content-Type: application/json.",
+        )
+
+
+GUARDS = [refuse_unknown_parameters, refuse_unacceptable, refuse_other_bodies]
+
+
+def query_parameters(handler: BaseRouteHandler) -> dict[str, FieldDefinition]:
+    """Return a route's query parameters by name."""
+    parameters = handler.parsed_fn_signature.parameters
+    return {
+        name: field
+        for name, field in parameters.items()
+        if isinstance(field.kwarg_definition, QueryParameter)
+    }
+
+
+def _description(handler: BaseRouteHandler) -> Description:
+    described: Description = handler.opt.get(KEY) or Description(answers=())
+    return described

@@ -1,0 +1,243 @@
+"""The OpenAPI 3.1 document, made from what the routes say of themselves.
+
+Schemas come from the very types that decode and encode the bodies, so the document states exactly
+what is accepted: bounds, patterns, refused unknown fields, required answers.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from litestar import Litestar
+from litestar.handlers import HTTPRouteHandler
+from litestar.routes import HTTPRoute
+from litestar.types import Empty
+from litestar.typing import FieldDefinition
+
+from api_schemas.problem import Problem, ProblemCode
+from service.api import examples
+from service.api.bodies import encode
+from service.api.describe import JSON, KEY, Answer, Body, Description
+from service.api.guards import query_parameters
+from service.api.problems import PROBLEM_MEDIA_TYPE
+from service.problems import PROBLEMS
+from service.version import setpoint_version
+
+Json = dict[str, Any]
+
+_REFERENCE = "#/components/schemas/{name}"
+_ALWAYS: tuple[ProblemCode, ...] = (
+    "invalid-request",
+    "not-acceptable",
+    "rate-limited",
+    "internal-error",
+)
+_TAGS = {
+    "advice": "What to launch, and what to expect of it.",
+    "catalogues": "What Setpoint knows: models, GPUs, presets, vLLM releases, rules.",
+    "system": "Health, metrics and this document.",
+}
+_HEADERS: Mapping[str, str] = {
+    "X-Request-Id": "The id of this request: the caller's own when it was well-formed.",
+    "Location": "Address of what was created.",
+    "ETag": "Strong entity tag of the body; send it in If-None-Match.",
+    "Link": "The next page, rel=next (RFC 8288).",
+    "Retry-After": "Seconds to wait before the next try.",
+    "Vary": "The request header that chose this representation.",
+    "If-None-Match": "Entity tags the caller holds; 304 when one is current.",
+}
+
+
+def document(app: Litestar) -> bytes:
+    """Return the document as JSON; it is made once per application."""
+    cached: bytes | None = getattr(app.state, "openapi_document", None)
+    if cached is None:
+        cached = encode(build_document(app))
+        app.state.openapi_document = cached
+    return cached
+
+
+def build_document(app: Litestar) -> Json:
+    """Return the document of an application's routes."""
+    routes = list(_described_routes(app))
+    paths: Json = {}
+    for path, method, handler, description in routes:
+        operation = _operation(handler, description, path=path)
+        paths.setdefault(path, {})[method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "info": _info(),
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": _schemas([description for *_, description in routes]),
+            "responses": {
+                _problem_name(status): _problem_response(status) for status in _statuses()
+            },
+            "headers": {name: _header(name) for name in _HEADERS},
+        },
+    }
+
+
+def _described_routes(
+    app: Litestar,
+) -> Iterator[tuple[str, str, HTTPRouteHandler, Description]]:
+    for route in app.routes:
+        if not isinstance(route, HTTPRoute):
+            continue
+        for handler in route.route_handlers:
+            description = handler.opt.get(KEY)
+            if description is None:
+                continue
+            for method in sorted(handler.http_methods):
+                yield route.path_format, method, handler, description
+
+
+def _info() -> Json:
+    return {
+        "title": "Setpoint",
+        "version": setpoint_version(),
+        "summary": "Tuning-as-a-service for vLLM.",
+        "description": (
+            "One POST says which model, which GPUs, which load and which latency targets; the "
+            "answer holds launch settings with a reason for each, predicted memory and latency, "
+            "and files ready to commit. Latencies are milliseconds, sizes GiB (2^30 bytes). TPOT "
+            "is (end-to-end latency - time to first token) / (output tokens - 1); ITL is each "
+            "single gap in the stream. Errors are RFC 9457 problems."
+        ),
+        "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    }
+
+
+def _operation(handler: HTTPRouteHandler, description: Description, *, path: str) -> Json:
+    operation: Json = {
+        "operationId": handler.operation_id,
+        "summary": handler.summary,
+        # A handler that runs in a thread is wrapped; the function inside carries the docstring.
+        "description": inspect.getdoc(getattr(handler.fn, "func", handler.fn)) or "",
+        "tags": list(handler.tags or []),
+    }
+    if parameters := list(_parameters(handler, description, path=path)):
+        operation["parameters"] = parameters
+    if description.body:
+        operation["requestBody"] = _request_body(description.body)
+    operation["responses"] = _responses(description)
+    return operation
+
+
+def _parameters(
+    handler: HTTPRouteHandler, description: Description, *, path: str
+) -> Iterator[Json]:
+    fields = handler.parsed_fn_signature.parameters
+    for part in path.split("/"):
+        if part.startswith("{"):
+            yield _parameter(part[1:-1], "path", fields[part[1:-1]])
+    for name, field in query_parameters(handler).items():
+        yield _parameter(name, "query", field)
+    for name in description.request_headers:
+        yield {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "description": _HEADERS[name],
+            "schema": {"type": "string"},
+        }
+
+
+def _parameter(name: str, place: str, field: FieldDefinition) -> Json:
+    schema = msgspec.json.schema(field.raw)
+    options = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
+    if len(options) == 1:  # an absent parameter is None; null itself cannot be sent
+        schema = options[0]
+    required = field.default is Empty
+    parameter: Json = {"name": name, "in": place, "required": required}
+    parameter["description"] = schema.pop("description", "")
+    if not required and field.default is not None:
+        schema["default"] = field.default
+    return {**parameter, "schema": schema}
+
+
+def _request_body(body: Body) -> Json:
+    shown = {
+        name.replace(" ", "-"): {"summary": name, "value": msgspec.to_builtins(make())}
+        for name, make in body.examples.items()
+    }
+    media: Json = {"schema": _reference(body.kind)}
+    if shown:
+        media["examples"] = shown
+    return {"required": True, "description": body.description, "content": {JSON: media}}
+
+
+def _responses(description: Description) -> Json:
+    responses = {str(answer.status): _answer(answer) for answer in description.answers}
+    for status in sorted({PROBLEMS[code].status for code in (*_ALWAYS, *description.problems)}):
+        responses[str(status)] = {"$ref": f"#/components/responses/{_problem_name(status)}"}
+    return responses
+
+
+def _answer(answer: Answer) -> Json:
+    names = ("X-Request-Id", *answer.headers)
+    response: Json = {
+        "description": answer.description,
+        "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
+    }
+    if answer.media_types:
+        response["content"] = {name: _content(answer, name) for name in answer.media_types}
+    return response
+
+
+def _content(answer: Answer, media_type: str) -> Json:
+    if not media_type.startswith(JSON):
+        return {"schema": {"type": "string" if media_type.startswith("text/") else "object"}}
+    content: Json = {"schema": _reference(answer.kind) if answer.kind else {"type": "object"}}
+    if answer.example:
+        content["example"] = msgspec.to_builtins(answer.example())
+    return content
+
+
+def _reference(kind: type[Any]) -> Json:
+    return {"$ref": _REFERENCE.format(name=kind.__name__)}
+
+
+def _schemas(descriptions: list[Description]) -> Json:
+    kinds: list[Any] = [Problem]
+    for description in descriptions:
+        kinds += [answer.kind for answer in description.answers if answer.kind]
+        if description.body:
+            kinds.append(description.body.kind)
+    _, components = msgspec.json.schema_components(
+        list(dict.fromkeys(kinds)), ref_template=_REFERENCE
+    )
+    return dict(sorted(components.items()))
+
+
+def _statuses() -> list[int]:
+    return sorted({kind.status for kind in PROBLEMS.values()})
+
+
+def _problem_name(status: int) -> str:
+    return f"Problem{status}"
+
+
+def _problem_response(status: int) -> Json:
+    codes = [code for code, kind in PROBLEMS.items() if kind.status == status]
+    headers = ["X-Request-Id", *(["Retry-After"] if status in (429, 503) else [])]
+    return {
+        "description": "; or ".join(PROBLEMS[code].title for code in codes) + ".",
+        "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
+        "content": {
+            PROBLEM_MEDIA_TYPE: {
+                "schema": _reference(Problem),
+                "examples": {
+                    code: {"value": msgspec.to_builtins(examples.problem(code))} for code in codes
+                },
+            }
+        },
+    }
+
+
+def _header(name: str) -> Json:
+    return {"description": _HEADERS[name], "schema": {"type": "string"}}

@@ -1,0 +1,335 @@
+"""Advice: `POST /recommendations`, and what was stored of it."""
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+from litestar import Request, Response, delete, get, post
+from litestar.params import FromPath, FromQuery, RawBody
+from msgspec import Meta
+
+from api_schemas.recommendation import (
+    Advice,
+    Recommendation,
+    RecommendationPage,
+    RecommendationSummary,
+    RenderedFile,
+    TuningRequest,
+)
+from service.advice import as_recommendation
+from service.api import examples
+from service.api.bodies import encode, read_body
+from service.api.context import Context, InjectedContext
+from service.api.describe import JSON, MARKDOWN, Answer, Body, describe
+from service.api.negotiation import choose_media_type
+from service.api.problems import not_found, refuse_field
+from service.identifiers import ENTROPY_BYTES, time_ordered_id, timestamp
+from service.store.cursor import InvalidCursor, decode_cursor, encode_cursor
+from service.store.recommendations import Filters, RecommendationRecord, StoredBody
+from service.tuning.errors import UnknownGpu
+from service.tuning.hardware.catalogue import find_gpu
+
+DECISION_FILE = "DECISION.md"
+_ANY_FILE = "application/octet-stream"
+
+RecommendationId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=64,
+        description="Id that POST /recommendations answered.",
+        examples=["019acfb4-5c00-7a2b-8c11-0242ac120002"],
+    ),
+]
+
+
+class _Files(msgspec.Struct):
+    files: list[RenderedFile]
+
+
+@post(
+    "/recommendations",
+    operation_id="createRecommendation",
+    summary="Ask for launch settings",
+    tags=["advice"],
+    sync_to_thread=True,
+    opt=describe(
+        Answer(
+            201,
+            "The recommendation, stored under its id.",
+            kind=Recommendation,
+            headers=("Location", "ETag"),
+            example=examples.recommendation,
+        ),
+        body=Body(
+            TuningRequest,
+            "Model, hardware, load and targets.",
+            {"chat with two targets": examples.tuning_request},
+        ),
+        problems=(
+            "too-large",
+            "unsupported-media-type",
+            "unknown-model",
+            "unknown-gpu",
+            "unknown-engine-version",
+            "unsupported-architecture",
+            "store-unavailable",
+        ),
+    ),
+)
+def create_recommendation(body: RawBody, context: InjectedContext) -> Response[bytes]:
+    """Choose launch settings with a reason for each, predict them, render files, and store it all.
+
+    A request that no configuration can meet is answered too: `feasible` is false, `binding` names
+    the constraint and `nearest` the nearest change that would do.
+    """
+    request = read_body(body, TuningRequest)
+    # Imported on use: the latency model compiles code, and the service starts without waiting.
+    from service.tuning.recommend import recommend  # noqa: PLC0415
+
+    advice = recommend(request, resolve_model=context.resolve_model)
+    stored = _store(advice, labels=request.labels, context=context)
+    return Response(
+        content=stored.body,
+        media_type=JSON,
+        headers={"Location": _address(stored.id), "ETag": stored.etag},
+    )
+
+
+@get(
+    "/recommendations",
+    operation_id="listRecommendations",
+    summary="List stored recommendations",
+    tags=["advice"],
+    sync_to_thread=True,
+    opt=describe(
+        Answer(200, "One page, newest first.", kind=RecommendationPage, headers=("Link",)),
+        problems=("store-unavailable",),
+    ),
+)
+def list_recommendations(
+    *,
+    context: InjectedContext,
+    model: FromQuery[
+        Annotated[str, Meta(min_length=1, max_length=256, description="Model id.")] | None
+    ] = None,
+    gpu: FromQuery[
+        Annotated[str, Meta(min_length=1, max_length=256, description="GPU name or alias.")] | None
+    ] = None,
+    label: FromQuery[
+        Annotated[
+            list[Annotated[str, Meta(min_length=1, max_length=321)]],
+            Meta(max_length=16, description="`name` or `name=value`; several must all match."),
+        ]
+        | None
+    ] = None,
+    cursor: FromQuery[
+        Annotated[
+            str,
+            Meta(
+                max_length=128, description="Where the page starts: `next_cursor` of the last one."
+            ),
+        ]
+        | None
+    ] = None,
+    limit: FromQuery[Annotated[int, Meta(ge=1, le=200, description="Rows of the page.")]] = 50,
+) -> Response[bytes]:
+    """Return what is stored, newest first, filtered by model, GPU and labels."""
+    filters = Filters(
+        model=model, gpu=_catalogue_name(gpu) if gpu else None, labels=tuple(label or ())
+    )
+    page = context.recommendations.page(filters, limit=limit, after=_position(cursor))
+    following = encode_cursor(page.last_id) if page.last_id else None
+    answer = RecommendationPage(items=[_row(row) for row in page.records], next_cursor=following)
+    query = {"model": model, "gpu": gpu, "label": label, "limit": limit}
+    return Response(encode(answer), media_type=JSON, headers=_link(query, following))
+
+
+@get(
+    "/recommendations/{recommendation_id:str}",
+    operation_id="getRecommendation",
+    summary="Show a stored recommendation",
+    tags=["advice"],
+    sync_to_thread=True,
+    opt=describe(
+        Answer(
+            200,
+            "The very bytes that were answered when it was made; as Markdown, its decision record.",
+            media_types=(JSON, MARKDOWN),
+            kind=Recommendation,
+            headers=("ETag", "Vary"),
+        ),
+        Answer(304, "The caller's copy is current.", media_types=(), headers=("ETag",)),
+        problems=("not-found", "store-unavailable"),
+        request_headers=("If-None-Match",),
+    ),
+)
+def get_recommendation(
+    recommendation_id: FromPath[RecommendationId],
+    request: Request[Any, Any, Any],
+    context: InjectedContext,
+) -> Response[bytes]:
+    """Return a recommendation as JSON, or its decision record as Markdown."""
+    stored = _find(context, recommendation_id)
+    accept = ",".join(request.headers.getall("accept", []))
+    media_type = choose_media_type(accept, (JSON, MARKDOWN)) or JSON
+    content, etag = stored.body, stored.etag
+    if media_type == MARKDOWN:
+        content = _file(stored, DECISION_FILE).content.encode()
+        etag = entity_tag(content)
+    headers = {"ETag": etag, "Vary": "Accept", "Cache-Control": "private, no-cache"}
+    if is_current(etag, request.headers.getall("if-none-match", [])):
+        return Response(content=b"", status_code=304, headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
+
+
+@delete(
+    "/recommendations/{recommendation_id:str}",
+    operation_id="deleteRecommendation",
+    summary="Remove a stored recommendation",
+    tags=["advice"],
+    sync_to_thread=True,
+    opt=describe(
+        Answer(204, "It is gone, with its index entries.", media_types=()),
+        problems=("not-found", "store-unavailable"),
+    ),
+)
+def delete_recommendation(
+    recommendation_id: FromPath[RecommendationId], context: InjectedContext
+) -> None:
+    """Remove a recommendation for good."""
+    if not context.recommendations.delete(recommendation_id):
+        raise not_found("recommendation", recommendation_id)
+
+
+@get(
+    "/recommendations/{recommendation_id:str}/files/{file_path:path}",
+    operation_id="getRecommendationFile",
+    summary="Fetch one file of a recommendation",
+    tags=["advice"],
+    sync_to_thread=True,
+    opt=describe(
+        Answer(
+            200,
+            "The file as it would be committed, under its own media type.",
+            media_types=("*/*",),
+            headers=("ETag",),
+        ),
+        problems=("not-found", "store-unavailable"),
+    ),
+)
+def get_recommendation_file(
+    recommendation_id: FromPath[RecommendationId],
+    file_path: FromPath[
+        Annotated[str, Meta(description="Path of the file, as in `files`.", examples=["serve.sh"])]
+    ],
+    context: InjectedContext,
+) -> Response[bytes]:
+    """Return the content of a ready-to-commit file."""
+    stored = _find(context, recommendation_id)
+    file = _file(stored, file_path.removeprefix("/"))
+    content = file.content.encode()
+    return Response(
+        content, media_type=file.media_type or _ANY_FILE, headers={"ETag": entity_tag(content)}
+    )
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    etag: str
+    body: bytes
+
+
+def _store(advice: Advice, *, labels: Mapping[str, str], context: Context) -> _Stored:
+    """Give the advice an id and a time, and store the bytes that are answered."""
+    made_at = context.now()
+    identifier = time_ordered_id(made_at, entropy=secrets.token_bytes(ENTROPY_BYTES))
+    recommendation = as_recommendation(
+        advice, identifier=identifier, created_at=timestamp(made_at), labels=labels
+    )
+    body = encode(recommendation)
+    record = RecommendationRecord(
+        id=identifier,
+        created_at=recommendation.created_at,
+        etag=entity_tag(body),
+        model=advice.request.model.id,
+        gpu=_catalogue_name(advice.request.hardware.gpu),
+        feasible=advice.feasible,
+        headline=advice.headline,
+        labels=recommendation.labels,
+    )
+    context.recommendations.save(record, body, at=made_at)
+    return _Stored(id=identifier, etag=record.etag, body=body)
+
+
+def _find(context: Context, identifier: str) -> StoredBody:
+    stored = context.recommendations.find(identifier)
+    if stored is None:
+        raise not_found("recommendation", identifier)
+    return stored
+
+
+def _file(stored: StoredBody, path: str) -> RenderedFile:
+    files = msgspec.json.decode(stored.body, type=_Files).files
+    for file in files:
+        if file.path == path:
+            return file
+    raise not_found("file", path, hint=f"There are {', '.join(file.path for file in files)}.")
+
+
+def _row(record: RecommendationRecord) -> RecommendationSummary:
+    return RecommendationSummary(
+        id=record.id,
+        created_at=record.created_at,
+        labels=record.labels,
+        model=record.model,
+        gpu=record.gpu,
+        feasible=record.feasible,
+        headline=record.headline,
+        url=_address(record.id),
+    )
+
+
+def _address(identifier: str) -> str:
+    return f"/recommendations/{quote(identifier)}"
+
+
+def _catalogue_name(gpu: str) -> str:
+    """Return the catalogue's name for an alias, so that every spelling finds the same records."""
+    try:
+        return find_gpu(gpu).name
+    except UnknownGpu:
+        return gpu
+
+
+def _position(cursor: str | None) -> str | None:
+    if cursor is None:
+        return None
+    try:
+        return decode_cursor(cursor)
+    except InvalidCursor:
+        raise refuse_field(
+            "cursor", "not a cursor of this service; leave it out to start"
+        ) from None
+
+
+def _link(query: Mapping[str, Any], following: str | None) -> dict[str, str]:
+    if following is None:
+        return {}
+    kept = {name: value for name, value in query.items() if value is not None}
+    address = "/recommendations?" + urlencode({**kept, "cursor": following}, doseq=True)
+    return {"Link": f'<{address}>; rel="next"'}
+
+
+def entity_tag(content: bytes) -> str:
+    """Return the strong entity tag of these bytes."""
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+
+def is_current(etag: str, if_none_match: list[str]) -> bool:
+    """Tell whether an If-None-Match header names this tag (weak comparison, RFC 9110)."""
+    tags = [tag.strip().removeprefix("W/") for line in if_none_match for tag in line.split(",")]
+    return "*" in tags or etag in tags

@@ -1,0 +1,23 @@
+"""All routes."""
+
+from litestar.types import ControllerRouterHandler
+
+from service.api import estimates, gpus, index, presets, recommendations, system
+
+ROUTES: list[ControllerRouterHandler] = [
+    estimates.create_estimate,
+    gpus.list_gpus,
+    gpus.get_gpu,
+    presets.list_presets,
+    index.get_index,
+    recommendations.create_recommendation,
+    recommendations.list_recommendations,
+    recommendations.get_recommendation,
+    recommendations.delete_recommendation,
+    recommendations.get_recommendation_file,
+    system.get_liveness,
+    system.get_readiness,
+    system.get_metrics,
+    system.get_openapi,
+    system.get_problem_type,
+]

@@ -1,0 +1,171 @@
+"""One process that serves: the embedded store, the API and, on request, a worker beside it."""
+
+import contextlib
+import importlib.util
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import NoReturn
+
+import uvicorn
+
+from service.api.examples import curl_command
+from service.app import create_app
+from service.embedded import DataFolderInUse, EmbeddedStore, StoreNotStarted
+from service.log import configure_logging, get_logger
+from service.settings import (
+    InvalidSettings,
+    Settings,
+    child_environment,
+    read_settings,
+    variable_of,
+)
+from service.store.client import connect
+
+EXIT_USAGE = 2
+EXIT_UNAVAILABLE = 4
+_WORKER_STOP_LIMIT_S = 10.0
+_BACKLOG = 2048
+
+_log = get_logger(__name__)
+
+
+def serve(
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    data_dir: str | None = None,
+    with_worker: bool = False,
+) -> None:
+    """Serve until SIGTERM or SIGINT; what is given wins over the environment.
+
+    Args:
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        data_dir: Folder of the embedded store.
+        with_worker: Start a worker beside the API, on the same store.
+    """
+    try:
+        settings = read_settings(host=host, port=port, data_dir=data_dir)
+    except InvalidSettings as error:
+        _give_up(str(error), EXIT_USAGE)
+    configure_logging(level=settings.log_level, output=settings.log_format)
+    try:
+        with _listening(settings) as listener, _store(settings) as redis_url:
+            _serve(settings, listener=listener, redis_url=redis_url, with_worker=with_worker)
+    except (DataFolderInUse, StoreNotStarted) as error:
+        _give_up(str(error), EXIT_UNAVAILABLE)
+
+
+def _serve(
+    settings: Settings, *, listener: socket.socket, redis_url: str, with_worker: bool
+) -> None:
+    app = create_app(settings, connect(redis_url, timeout_s=settings.store_timeout_s))
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=settings.shutdown_grace_s,
+    )
+    with _worker(redis_url) if with_worker else contextlib.nullcontext():
+        _Server(config, base_url=_base_url(settings, listener)).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn that says how to use the service once it is ready, and leaves cleaning up to us."""
+
+    def __init__(self, config: uvicorn.Config, *, base_url: str) -> None:
+        super().__init__(config)
+        self._base_url = base_url
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then greet."""
+        await super().startup(sockets=sockets)
+        if self.started and not self.should_exit:
+            sys.stderr.write(f"Setpoint listens on {self._base_url}\nTry it:\n\n")
+            sys.stderr.write(f"  {curl_command(self._base_url)}\n\n")
+            sys.stderr.flush()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Let SIGTERM and SIGINT end the loop.
+
+        Uvicorn would raise them again afterwards, which ends the process before the store is.
+        """
+        caught = (signal.SIGTERM, signal.SIGINT)
+        before = [signal.signal(number, self.handle_exit) for number in caught]
+        try:
+            yield
+        finally:
+            for number, handler in zip(caught, before, strict=True):
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _store(settings: Settings) -> Iterator[str]:
+    """Yield the URL of the store: the one that is set, or an embedded one that ends with us."""
+    if settings.redis_url is not None:
+        yield settings.redis_url
+        return
+    with EmbeddedStore(settings.data_dir) as store:
+        _log.info("store_started", pid=store.pid)
+        yield store.url
+
+
+@contextlib.contextmanager
+def _listening(settings: Settings) -> Iterator[socket.socket]:
+    """Yield a bound socket, so that a taken port is reported before anything starts."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        where = f"{settings.host}:{settings.port}"
+        _give_up(
+            f"cannot listen on {where}: {error.strerror}; "
+            f"set {variable_of('host')} and {variable_of('port')}",
+            EXIT_USAGE,
+        )
+    with listener:
+        yield listener
+
+
+@contextlib.contextmanager
+def _worker(redis_url: str) -> Iterator[None]:
+    """Run a worker on the same store; it is a process of its own and may end without harm."""
+    if importlib.util.find_spec("workers.__main__") is None:
+        yield
+        return
+    process = subprocess.Popen(
+        [sys.executable, "-m", "workers"],
+        env=child_environment(redis_url=redis_url),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C reaches us; we end the worker
+    )
+    _log.info("worker_started", pid=process.pid)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=_WORKER_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _base_url(settings: Settings, listener: socket.socket) -> str:
+    host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listener.getsockname()[1]}"
+
+
+def _give_up(message: str, code: int) -> NoReturn:
+    sys.stderr.write(f"setpoint: {message}\n")
+    sys.exit(code)
