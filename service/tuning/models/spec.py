@@ -28,6 +28,7 @@ class GroupedQueryAttention(_Part, frozen=True, kw_only=True, tag="gqa"):
     """Reuses the KV cache of an earlier layer, so adds none."""
     qkv_bias: bool = False
     has_sinks: bool = False
+    qk_norm: bool = False
 
 
 class LatentAttention(_Part, frozen=True, kw_only=True, tag="mla"):
@@ -66,6 +67,8 @@ class StateSpace(_Part, frozen=True, kw_only=True, tag="ssm"):
     state_size: int
     num_groups: int
     conv_kernel: int
+    time_step_rank: int = 0
+    """Rank of the step-size projection (Mamba 1); 0 is none."""
 
 
 Mixer = GroupedQueryAttention | LatentAttention | LinearAttention | StateSpace
@@ -88,6 +91,8 @@ class MixtureOfExperts(_Part, frozen=True, kw_only=True, tag="moe"):
     gated: bool = True
     parallel_dense_intermediate_size: int = 0
     """A dense MLP beside the experts in the same layer (Gemma 4, Arctic); 0 is none."""
+    latent_size: int = 0
+    """Width the experts work in when it is narrower than the model (Nemotron 3); 0 is none."""
 
 
 FeedForward = DenseFeedForward | MixtureOfExperts
@@ -101,24 +106,41 @@ class LayerGroup(_Part, frozen=True, kw_only=True):
     feed_forward: FeedForward | None
 
 
+QuantizationScheme = Literal[
+    "fp8",
+    "fp8_block",
+    "int8_w8a8",
+    "int8_w8a16",
+    "int4",
+    "nvfp4",
+    "mxfp4",
+    "mxfp8",
+    "nf4",
+    "mixed",
+    "unknown",
+]
+
+
+class WeightFormat(_Part, frozen=True, kw_only=True):
+    """How the weights of the named modules are stored."""
+
+    targets: tuple[str, ...] = ()
+    """Module patterns (as in `Quantization.ignore`); empty means every linear layer."""
+    scheme: QuantizationScheme
+    bits: float
+    group_size: int | None = None
+    has_zero_points: bool = False
+    activation_bits: int | None = None
+    """Bits of the activations in the GEMM: 8 for W8A8, 4 for NVFP4, None for weight-only."""
+
+
 class Quantization(_Part, frozen=True, kw_only=True):
     """How a checkpoint stores its linear weights."""
 
     method: str
     """vLLM's name: fp8, awq, gptq, compressed-tensors, modelopt, mxfp4, bitsandbytes, ..."""
-    scheme: Literal[
-        "fp8",
-        "fp8_block",
-        "int8_w8a8",
-        "int8_w8a16",
-        "int4",
-        "nvfp4",
-        "mxfp4",
-        "mxfp8",
-        "nf4",
-        "mixed",
-        "unknown",
-    ]
+    scheme: QuantizationScheme
+    """The scheme of most weights; `mixed` when `formats` holds several."""
     bits: float
     group_size: int | None = None
     block_shape: tuple[int, int] | None = None
@@ -132,6 +154,15 @@ class Quantization(_Part, frozen=True, kw_only=True):
     kv_cache_bits: int | None = None
     """A `kv_cache_scheme` of the checkpoint: 8 turns `auto` into fp8."""
     layout_known: bool = True
+    formats: tuple[WeightFormat, ...] = ()
+    """One per config group, in the order in which they are tried; never empty when known."""
+
+
+class RopeCache(_Part, frozen=True, kw_only=True):
+    """A table of rotary cosines and sines that vLLM keeps on every GPU."""
+
+    positions: int
+    dim: int
 
 
 class VisionTower(_Part, frozen=True, kw_only=True):
@@ -146,6 +177,8 @@ class VisionTower(_Part, frozen=True, kw_only=True):
     """Parameters of tower and projector together."""
     sharded: bool
     """Split by tensor parallelism (Qwen-VL, SigLIP), or replicated (Pixtral)."""
+    replicated_parameters: int = 0
+    """Parameters that every rank holds whole although the tower is split."""
     max_image_tokens: int = 0
     """Tokens of one image of maximal size in the language model."""
 
@@ -171,8 +204,17 @@ class ModelSpec(_Part, frozen=True, kw_only=True):
     vision: VisionTower | None = None
     mtp_layers: int = 0
     """Multi-token-prediction layers in the checkpoint (loaded only with speculation)."""
-    rotary_dim: int = 0
-    rope_cache_positions: int = 0
+    mtp_layer: LayerGroup | None = None
+    """What one such layer is made of (`count` layers of it)."""
+    rope_caches: tuple[RopeCache, ...] = ()
+    embedding_size: int | None = None
+    """Width of the token embedding when it is not `hidden_size` (OPT-350m)."""
+    per_layer_input_size: int = 0
+    """Width of the extra embedding of every layer (Gemma 3n, Gemma 4 E models); 0 is none."""
+    per_layer_vocab_size: int = 0
+    default_max_model_len: int | None = None
+    """What vLLM takes when no `max_model_len` is given; None is `max_position_embeddings`."""
+    norms_per_layer: int = 2
     learned_positions: int = 0
     """Rows of a learned position table (GPT-2, OPT)."""
     ssm_state_bytes: int = 4

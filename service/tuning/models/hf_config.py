@@ -1,0 +1,299 @@
+"""Reads a Hugging Face config.json into a ModelSpec."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from api_schemas.base import Json
+from service.tuning.errors import InvalidRequest, UnsupportedArchitecture
+from service.tuning.models.quantization import read_quantization
+from service.tuning.models.readers import mixed
+from service.tuning.models.readers.architectures import FAMILIES, REFUSED, TEXT_MODEL_TYPES
+from service.tuning.models.readers.attention import head_dim
+from service.tuning.models.readers.family import Family, Layer
+from service.tuning.models.readers.feed_forward import dense_feed_forward
+from service.tuning.models.readers.fields import ConfigFields
+from service.tuning.models.readers.hybrid import hidden_size
+from service.tuning.models.readers.positions import Reach, read_reach, read_ropes, rope_cache
+from service.tuning.models.readers.vision import read_tower
+from service.tuning.models.spec import (
+    GroupedQueryAttention,
+    LatentAttention,
+    LayerGroup,
+    MixtureOfExperts,
+    ModelSpec,
+    Quantization,
+    RopeCache,
+    VisionTower,
+)
+
+_TEXT_SECTIONS = ("text_config", "llm_config", "language_config", "thinker_config")
+_DTYPES: Mapping[str, Literal["bfloat16", "float16", "float32"]] = {
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+    "half": "float16",
+    # vLLM serves float32 checkpoints in 16 bit unless told otherwise (dtype auto).
+    "float32": "bfloat16",
+    "float": "bfloat16",
+}
+_MTP_KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+Confidence = Literal["high", "medium", "low"]
+
+
+def read_config(
+    config: Mapping[str, Json], *, model_id: str, weights_bytes: int | None = None
+) -> ModelSpec:
+    """Return the model that this config.json describes.
+
+    Raises UnsupportedArchitecture when the layout is not known or a needed key is absent, and
+    InvalidRequest when a key holds a value that makes no sense; both name the key.
+    """
+    architecture = _architecture(config)
+    top = ConfigFields(config, architecture=architecture)
+    text = _text_section(top)
+    family = _family(text, architecture)
+    layers = (family.layers or mixed.common)(text, family)
+    groups, order = _grouped(layers)
+    model_type = text.text("model_type") or top.text("model_type") or ""
+    reach = read_reach(text, model_type=model_type)
+    width = hidden_size(text)
+    vision, vision_stated = _vision(top, architecture, hidden_size=width)
+    quantization = read_quantization(top, text)
+    dtype, dtype_stated = _dtype(top, text)
+    return ModelSpec(
+        id=model_id,
+        architecture=architecture,
+        model_type=top.text("model_type") or "",
+        hidden_size=width,
+        vocab_size=text.integer("vocab_size", "padded_vocab_size", maximum=2**24),
+        max_position_embeddings=reach.longest,
+        default_max_model_len=reach.default,
+        dtype=dtype,
+        layers=groups,
+        layer_order=order,
+        tie_word_embeddings=_tied(top, text, family),
+        quantization=quantization,
+        vision=vision,
+        mtp_layers=_mtp_layers(text),
+        mtp_layer=_mtp_layer(text, family, layers),
+        rope_caches=_rope_caches(text, family, groups, reach),
+        embedding_size=_embedding_size(text, width),
+        per_layer_input_size=text.integer_or(0, "hidden_size_per_layer_input", minimum=0),
+        per_layer_vocab_size=text.integer_or(0, "vocab_size_per_layer_input", minimum=0),
+        norms_per_layer=family.norms_per_layer,
+        learned_positions=_learned_positions(family, reach),
+        ssm_state_bytes=_state_bytes(text),
+        supports_pp=family.supports_pp,
+        is_multimodal=vision is not None,
+        layout_confidence=_confidence(
+            quantization, vision_stated=vision_stated, dtype_stated=dtype_stated, reach=reach
+        ),
+        weights_bytes=weights_bytes,
+    )
+
+
+def _architecture(config: Mapping[str, Json]) -> str:
+    named = config.get("architectures")
+    if isinstance(named, list) and named and isinstance(named[0], str):
+        return named[0]
+    if named is not None and named != []:
+        raise InvalidRequest(
+            "architectures must be a list of names", pointer="/model/config/architectures"
+        )
+    model_type = config.get("model_type")
+    if isinstance(model_type, str) and model_type in TEXT_MODEL_TYPES:
+        return TEXT_MODEL_TYPES[model_type]
+    raise UnsupportedArchitecture("the config names no architecture", missing=("architectures",))
+
+
+def _text_section(top: ConfigFields) -> ConfigFields:
+    """Return the language model's part of the config, the whole when it is not nested."""
+    for key in _TEXT_SECTIONS:
+        section = top.section(key)
+        if section is not None:
+            nested = section.section("text_config")
+            return nested or section
+    return top
+
+
+def _family(text: ConfigFields, architecture: str) -> Family:
+    if architecture in REFUSED:
+        raise UnsupportedArchitecture(
+            f"{architecture}: unsupported layout, {REFUSED[architecture]}",
+            missing=(REFUSED[architecture],),
+        )
+    if architecture not in FAMILIES:
+        raise UnsupportedArchitecture(
+            f"{architecture} is not a known architecture",
+            missing=("a layout for this architecture",),
+            pointer="/model/config/architectures",
+        )
+    outer = FAMILIES[architecture]
+    inner = _nested_architecture(text)
+    if outer.vision is None or inner not in FAMILIES or inner == architecture:
+        return outer
+    return FAMILIES[inner]
+
+
+def _nested_architecture(text: ConfigFields) -> str:
+    named = text.raw("architectures")
+    if isinstance(named, list) and named and isinstance(named[0], str):
+        return named[0]
+    return TEXT_MODEL_TYPES.get(text.text("model_type") or "", "")
+
+
+def _grouped(layers: tuple[Layer, ...]) -> tuple[tuple[LayerGroup, ...], tuple[int, ...]]:
+    """Return the distinct kinds of layer with their counts, and each layer's kind."""
+    kinds = list(dict.fromkeys(layers))
+    index_of = {layer: index for index, layer in enumerate(kinds)}
+    order = tuple(index_of[layer] for layer in layers)
+    groups = tuple(
+        LayerGroup(count=order.count(index), mixer=mixer, feed_forward=part)
+        for index, (mixer, part) in enumerate(kinds)
+    )
+    return groups, order
+
+
+def _vision(
+    top: ConfigFields, architecture: str, *, hidden_size: int
+) -> tuple[VisionTower | None, bool]:
+    kind = FAMILIES[architecture].vision
+    if kind is None:
+        return None, True
+    return read_tower(top, kind, hidden_size=hidden_size)
+
+
+def _dtype(
+    top: ConfigFields, text: ConfigFields
+) -> tuple[Literal["bfloat16", "float16", "float32"], bool]:
+    """Return the dtype vLLM loads in and whether the config states one."""
+    for fields in (top, text):
+        for key in ("torch_dtype", "dtype"):
+            named = fields.text(key)
+            if named is None or named == "auto":
+                continue
+            short = named.removeprefix("torch.")
+            if short not in _DTYPES:
+                fields.reject(key, f"must be one of {', '.join(_DTYPES)}, got {named!r}")
+            return _DTYPES[short], True
+    return "bfloat16", False
+
+
+def _tied(top: ConfigFields, text: ConfigFields, family: Family) -> bool:
+    if text.raw("tie_word_embeddings") is not None:
+        return text.flag("tie_word_embeddings")
+    return top.flag("tie_word_embeddings", default=family.tied)
+
+
+def _mtp_layers(text: ConfigFields) -> int:
+    return text.integer_or(0, *_MTP_KEYS, minimum=0, maximum=64)
+
+
+def _mtp_layer(text: ConfigFields, family: Family, layers: tuple[Layer, ...]) -> LayerGroup | None:
+    """Return the make of a prediction layer: full attention with the last feed-forward part."""
+    count = _mtp_layers(text)
+    if count == 0:
+        return None
+    mixers = [
+        mixer for mixer, _ in layers if isinstance(mixer, GroupedQueryAttention | LatentAttention)
+    ]
+    if not mixers:
+        return None
+    full = [m for m in mixers if isinstance(m, LatentAttention) or m.window is None]
+    parts = [part for _, part in layers if part is not None]
+    sparse = [part for part in parts if isinstance(part, MixtureOfExperts)]
+    part = sparse[-1] if sparse else parts[-1] if parts else None
+    if text.raw("mtp_dense") is True:
+        part = dense_feed_forward(text, family=family, hidden_size=hidden_size(text))
+    return LayerGroup(count=count, mixer=(full or mixers)[-1], feed_forward=part)
+
+
+def _rope_caches(
+    text: ConfigFields, family: Family, groups: tuple[LayerGroup, ...], reach: Reach
+) -> tuple[RopeCache, ...]:
+    """Return the rotary tables: one per distinct pair of head width and rotary parameters."""
+    if not family.rotary:
+        return ()
+    ropes = read_ropes(text)
+    by_type = {rope.layer_type: rope for rope in ropes}
+    found: dict[tuple[str, int], RopeCache] = {}
+    for group in groups:
+        dim, kind = _rotary_of(group, text)
+        if dim == 0:
+            continue
+        rope = by_type.get(kind) or by_type.get(None)
+        if kind == "sliding_attention" and None in by_type and family.norms_per_layer == _GEMMA:
+            rope = None
+        key = (kind if _has_local_rope(text, by_type.keys()) else "", dim)
+        found[key] = rope_cache(
+            rope, positions=reach.stated, head_dim=dim, partial=_partial(text, family)
+        )
+    return tuple(found.values())
+
+
+_GEMMA = 4
+
+
+def _has_local_rope(text: ConfigFields, layer_types: object) -> bool:
+    """Whether sliding layers rotate with parameters of their own."""
+    return (
+        "rope_local_base_freq" in text
+        or "swa_rope_theta" in text
+        or "gemma3" in (text.text("model_type") or "")
+        or (isinstance(layer_types, type({}.keys())) and "sliding_attention" in layer_types)
+    )
+
+
+def _rotary_of(group: LayerGroup, text: ConfigFields) -> tuple[int, str]:
+    match group.mixer:
+        case LatentAttention(qk_rope_head_dim=dim):
+            return dim, "full_attention"
+        case GroupedQueryAttention(head_dim=dim, window=window):
+            return dim, "full_attention" if window is None else "sliding_attention"
+        case _:
+            del text
+            return 0, ""
+
+
+def _partial(text: ConfigFields, family: Family) -> float:
+    """Return the share of a head that rotates."""
+    share = text.number_or(
+        family.rotary_factor, "partial_rotary_factor", "rotary_pct", "rope_pct", maximum=1.0
+    )
+    explicit = text.maybe_integer("rotary_dim")
+    if explicit is None:
+        return share
+    return min(1.0, explicit / head_dim(text, hidden_size=hidden_size(text)))
+
+
+def _embedding_size(text: ConfigFields, width: int) -> int | None:
+    size = text.maybe_integer("word_embed_proj_dim")
+    return None if size in {None, width} else size
+
+
+_OPT_OFFSET = 2
+"""OPT's table of positions has two rows more than positions (opt.py)."""
+
+
+def _learned_positions(family: Family, reach: Reach) -> int:
+    match family.position_embeddings:
+        case "learned":
+            return reach.stated
+        case "offset":
+            return reach.stated + _OPT_OFFSET
+        case _:
+            return 0
+
+
+def _state_bytes(text: ConfigFields) -> int:
+    named = text.text("mamba_ssm_dtype") or text.text("mamba_ssm_cache_dtype")
+    return 4 if named is None or "32" in named else 2
+
+
+def _confidence(
+    quantization: Quantization | None, *, vision_stated: bool, dtype_stated: bool, reach: Reach
+) -> Confidence:
+    if quantization is not None and not quantization.layout_known:
+        return "low"
+    if vision_stated and dtype_stated and reach.is_stated:
+        return "high"
+    return "medium"

@@ -1,0 +1,1 @@
+"""Readers from Hugging Face config.json to the parts of a model."""

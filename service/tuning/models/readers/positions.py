@@ -1,0 +1,134 @@
+"""Reads how far a model reaches and which rotary tables vLLM keeps for it."""
+
+import msgspec
+
+from service.tuning.models.readers.fields import ConfigFields
+from service.tuning.models.spec import RopeCache
+
+_LENGTH_KEYS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_target_positions",
+    "max_sequence_length",
+    "max_seq_length",
+    "seq_len",
+)
+_LENGTH_WITHOUT_KEY = 2048
+"""What vLLM assumes when a config states no length (config/model.py, 0.33.0)."""
+_LONGEST = 2**31
+_ALREADY_SCALED = frozenset({"su", "longrope", "llama3"})
+_YARN = frozenset({"yarn", "deepseek_yarn", "deepseek_llama_scaling"})
+_MULTIMODAL_ROPE_FACTOR = 4
+"""vLLM makes the table of multimodal rotary embeddings four times as long (mrope.py, 0.33.0)."""
+
+
+class Rope(msgspec.Struct, frozen=True, kw_only=True):
+    """One rotary embedding of a config."""
+
+    layer_type: str | None
+    kind: str
+    factor: float
+    original_positions: int | None
+    partial: float | None
+    multimodal: bool
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """The positions that a model was made for."""
+
+    stated: int
+    """Positions the config states, before any scaling."""
+    longest: int
+    """The longest `max_model_len` vLLM derives."""
+    default: int | None
+    """The one it takes unasked, when that is another."""
+    is_stated: bool
+
+
+def read_reach(fields: ConfigFields, *, model_type: str) -> Reach:
+    """Return the positions of the model as vLLM derives them.
+
+    Releases up to 0.32 scale YaRN models from their original length; the two agree whenever the
+    config states the scaled length, as published ones do.
+    """
+    lengths = [
+        length
+        for key in _LENGTH_KEYS
+        if (length := fields.maybe_integer(key, maximum=_LONGEST)) is not None
+    ]
+    stated = min(lengths) if lengths else _LENGTH_WITHOUT_KEY
+    longest = fields.integer_or(stated, "model_max_length", maximum=_LONGEST)
+    longest = longest if lengths else stated
+    ropes = read_ropes(fields)
+    if "gemma3" not in model_type:
+        longest = _scaled(longest, ropes)
+    default = None
+    if any(rope.kind in {"longrope", "su"} for rope in ropes):
+        default = fields.maybe_integer("original_max_position_embeddings", maximum=_LONGEST)
+    return Reach(stated=stated, longest=longest, default=default, is_stated=bool(lengths))
+
+
+def _scaled(length: int, ropes: tuple[Rope, ...]) -> int:
+    for rope in ropes:
+        if rope.kind in _YARN and rope.original_positions is not None:
+            return int(rope.original_positions * rope.factor)
+        if rope.kind not in _ALREADY_SCALED and rope.kind not in _YARN and rope.factor != 1.0:
+            return int(length * rope.factor)
+    return length
+
+
+def read_ropes(fields: ConfigFields) -> tuple[Rope, ...]:
+    """Return the rotary embeddings that `rope_parameters` or `rope_scaling` name."""
+    section = fields.section("rope_parameters") or fields.section("rope_scaling")
+    if section is None:
+        return ()
+    nested = [key for key, value in section.items() if isinstance(value, dict)]
+    if not nested:
+        return (_rope(section, layer_type=None),)
+    return tuple(
+        _rope(inner, layer_type=key)
+        for key in nested
+        if (inner := section.section(key)) is not None
+    )
+
+
+def _rope(section: ConfigFields, *, layer_type: str | None) -> Rope:
+    return Rope(
+        layer_type=layer_type,
+        kind=section.text("rope_type") or section.text("type") or "default",
+        factor=section.number_or(1.0, "factor", minimum=1e-6, maximum=1e6),
+        original_positions=section.maybe_integer(
+            "original_max_position_embeddings", maximum=_LONGEST
+        ),
+        partial=_partial(section),
+        multimodal="mrope_section" in section,
+    )
+
+
+def _partial(section: ConfigFields) -> float | None:
+    if "partial_rotary_factor" not in section:
+        return None
+    return section.number_or(1.0, "partial_rotary_factor", maximum=1.0)
+
+
+def rope_cache(rope: Rope | None, *, positions: int, head_dim: int, partial: float) -> RopeCache:
+    """Return the table that vLLM keeps for one rotary embedding."""
+    if rope is None:
+        return RopeCache(positions=positions, dim=int(head_dim * partial))
+    share = partial if rope.partial is None else rope.partial
+    dim = head_dim if rope.kind == "proportional" else int(head_dim * share)
+    length = _cache_positions(rope, positions=positions)
+    times = _MULTIMODAL_ROPE_FACTOR if rope.multimodal else 1
+    return RopeCache(positions=length * times, dim=dim)
+
+
+def _cache_positions(rope: Rope, *, positions: int) -> int:
+    if rope.kind in _YARN:
+        return int((rope.original_positions or positions) * rope.factor)
+    if rope.kind == "linear":
+        return int(positions * rope.factor)
+    if rope.kind in {"longrope", "su"}:
+        return positions + (rope.original_positions or 0)
+    return positions
