@@ -121,7 +121,15 @@ class SettingDescription(Response, frozen=True, kw_only=True):
 
     name: str
     flag: Annotated[str, Meta(description="As it stands on vLLM's command line.")]
-    choices: Annotated[list[str] | None, Meta(description="Values it takes, where it has a list.")]
+    choices: Annotated[
+        list[str | int] | None, Meta(description="Values it takes, where it has a known list.")
+    ]
+    introduced: Annotated[
+        str | None, Meta(description="First release with it; null when the oldest one has it.")
+    ]
+    removed: Annotated[str | None, Meta(description="First release without it.")]
+    replaced_by: list[str]
+    note: str
 
 
 class SettingList(Response, frozen=True, kw_only=True):

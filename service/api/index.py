@@ -5,7 +5,7 @@ from litestar import Response, get
 from api_schemas.system import ServiceIndex
 from service.api.bodies import encode
 from service.api.describe import JSON, Answer, describe
-from service.version import setpoint_version
+from service.tuning.provenance import setpoint_version
 
 LINKS = {
     "recommendations": "/recommendations",

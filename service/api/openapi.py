@@ -22,7 +22,7 @@ from service.api.describe import JSON, KEY, Answer, Body, Description
 from service.api.guards import query_parameters
 from service.api.problems import PROBLEM_MEDIA_TYPE
 from service.problems import PROBLEMS
-from service.version import setpoint_version
+from service.tuning.provenance import setpoint_version
 
 Json = dict[str, Any]
 

@@ -2,13 +2,27 @@
 
 from litestar.types import ControllerRouterHandler
 
-from service.api import estimates, gpus, index, presets, recommendations, system
+from service.api import (
+    engine_versions,
+    estimates,
+    gpus,
+    index,
+    presets,
+    recommendations,
+    rules,
+    system,
+)
 
 ROUTES: list[ControllerRouterHandler] = [
     estimates.create_estimate,
     gpus.list_gpus,
     gpus.get_gpu,
     presets.list_presets,
+    engine_versions.list_engine_versions,
+    engine_versions.get_engine_version,
+    engine_versions.list_engine_settings,
+    rules.list_rules,
+    rules.get_rule,
     index.get_index,
     recommendations.create_recommendation,
     recommendations.list_recommendations,
