@@ -1,0 +1,29 @@
+"""All rules in one place, in the order of their ids."""
+
+from functools import cache
+
+from api_schemas.explanation import Finding
+from service.tuning.rules import capacity, dtype, kv_cache, parallelism, quantization
+from service.tuning.rules.base import Rule, RuleContext, run_rules
+
+_GROUPS = (capacity.RULES, dtype.RULES, kv_cache.RULES, parallelism.RULES, quantization.RULES)
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Return every rule, by id."""
+    rules = (rule for group in _GROUPS for rule in group)
+    return tuple(sorted(rules, key=lambda rule: rule.id))
+
+
+def find_rule(rule_id: str) -> Rule | None:
+    """Return the rule with this id, None when there is none."""
+    return next((rule for rule in all_rules() if rule.id == rule_id), None)
+
+
+def check_rules(context: RuleContext) -> list[Finding]:
+    """Return what all rules find in a configuration: errors first, then by rule id.
+
+    It answers for any values at all; what makes no sense is itself a finding.
+    """
+    return run_rules(all_rules(), context)
