@@ -1,0 +1,403 @@
+"""Latency and throughput of a configuration under a workload."""
+
+import math
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from api_schemas.engine import EngineConfig
+from api_schemas.estimate import Percentiles, Performance
+from api_schemas.model import Speculative
+from api_schemas.slo import LatencyTarget, Slo
+from api_schemas.workload import BatchArrivals, ClosedLoop, Trace, Workload
+from service.tuning.engine.versions import EngineVersion
+from service.tuning.errors import InvalidRequest
+from service.tuning.hardware.spec import Node
+from service.tuning.latency.bands import Regime, performance_band
+from service.tuning.latency.calibration import Calibration
+from service.tuning.latency.closed_form import LoadShape, SteadyState, runnable, steady_state
+from service.tuning.latency.coefficients import Coefficients, bundled_coefficients
+from service.tuning.latency.speculation import read_speculation
+from service.tuning.latency.work import StepWork, price_array, step_work
+from service.tuning.lengths import has_spread, max_tokens, mean_tokens
+from service.tuning.memory.plan import MemoryPlan
+from service.tuning.models.spec import ModelSpec
+from service.tuning.simulation.limits import SchedulerLimits, scheduler_limits
+from service.tuning.simulation.metrics import (
+    RequestLatencies,
+    Summary,
+    output_tokens,
+    request_latencies,
+    run_seconds,
+    summarize,
+    summarize_gaps,
+)
+from service.tuning.simulation.run import Run, run_scheduler
+from service.tuning.simulation.traffic import (
+    OPEN_LOOP_REQUESTS,
+    WAVES,
+    Traffic,
+    draw_traffic,
+    mean_arrival_rate,
+)
+
+Floats = NDArray[np.float64]
+Method = Literal["closed_form", "simulation"]
+_BURST_PROMPT_TOKENS = 2000.0
+"""Prompt length at which taking in one request of a burst costs twice the shortest one's time."""
+_BACKLOG_SHARE = 0.1
+"""Waiting over running requests from which on an engine counts as saturated."""
+_KEEPS_UP = 0.97
+"""Share of the offered rate that an unsaturated engine serves during a run."""
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """All that one prediction works with: prices, limits and load of one engine."""
+
+    work: StepWork
+    price: Floats
+    limits: SchedulerLimits
+    front_end_s: float
+    front_end_token_s: float
+    burst_s: float
+    replicas: int
+    calibration: Calibration | None
+
+
+def predict_performance(
+    *,
+    spec: ModelSpec,
+    node: Node,
+    config: EngineConfig,
+    version: EngineVersion,
+    plan: MemoryPlan,
+    workload: Workload,
+    slo: Slo | None = None,
+    method: Method = "simulation",
+    seed: int = 0,
+    speculative: Speculative | None = None,
+    calibration: Calibration | None = None,
+    coefficients: Coefficients | None = None,
+    waves: float = WAVES,
+) -> Performance:
+    """Return latency and throughput of all replicas together under the workload.
+
+    `config` has every default filled in, `workload` its preset, and its arrivals are no users. A
+    closed loop is predicted as benchmarks run it (see `simulation.traffic`), `waves` requests per
+    client. The same arguments give the same answer.
+    """
+    prepared = prepare(
+        spec=spec,
+        node=node,
+        config=config,
+        version=version,
+        plan=plan,
+        shared_prefix_tokens=workload.shared_prefix_tokens or 0,
+        speculative=speculative,
+        calibration=calibration,
+        coefficients=coefficients,
+    )
+    _reject_endless(prepared.limits, workload)
+    if method == "closed_form":
+        return closed_form_performance(prepared, workload=workload)
+    traffic = draw_traffic(workload, replicas=prepared.replicas, seed=seed, waves=waves)
+    run = run_scheduler(
+        prepared.price,
+        traffic=traffic,
+        limits=prepared.limits,
+        growth=prepared.work.tokens_per_step,
+    )
+    if run is None:
+        raise InvalidRequest(
+            "a request needs more KV cache than one engine has", pointer="/workload/prompt_tokens"
+        )
+    return _summary(prepared, run=run, slo=slo, workload=workload)
+
+
+def prepare(
+    *,
+    spec: ModelSpec,
+    node: Node,
+    config: EngineConfig,
+    version: EngineVersion,
+    plan: MemoryPlan,
+    shared_prefix_tokens: int = 0,
+    speculative: Speculative | None = None,
+    calibration: Calibration | None = None,
+    coefficients: Coefficients | None = None,
+) -> Prediction:
+    """Return everything of a configuration that does not depend on its load, computed once."""
+    work = step_work(
+        spec=spec,
+        node=node,
+        config=config,
+        version=version,
+        speculation=read_speculation(spec=spec, config=config, speculative=speculative),
+    )
+    factors = coefficients or bundled_coefficients()
+    if calibration is not None:
+        factors = calibration.applied_to(factors)
+    return Prediction(
+        work=work,
+        price=price_array(work, factors),
+        limits=scheduler_limits(
+            config=config, kv=plan.kv, version=version, shared_prefix_tokens=shared_prefix_tokens
+        ),
+        front_end_s=factors.product(work.front_end),
+        front_end_token_s=factors.product(work.front_end_token),
+        burst_s=factors.product(work.burst),
+        replicas=max(config.data_parallel_size or 1, 1),
+        calibration=calibration,
+    )
+
+
+def closed_form_performance(prepared: Prediction, *, workload: Workload) -> Performance:
+    """Return mean-field latency and throughput in tens of microseconds, without simulating.
+
+    Percentiles above the median are scaled from it by the load alone; the simulation is the place
+    for tails, bursts and preemption.
+    """
+    load = load_shape(workload, replicas=prepared.replicas)
+    state = steady_state(prepared.price, load=load, limits=prepared.limits)
+    return _from_state(prepared, state=state, load=load, workload=workload)
+
+
+def load_shape(workload: Workload, *, replicas: int) -> LoadShape:
+    """Return the load of one of the replicas in mean figures."""
+    arrivals, prompts, outputs = workload.arrivals, workload.prompt_tokens, workload.output_tokens
+    if isinstance(arrivals, Trace):
+        prompt, output, spread = (
+            float(np.mean(arrivals.prompt_tokens)),
+            float(np.mean(arrivals.output_tokens)),
+            True,
+        )
+    elif prompts is None or outputs is None:
+        raise InvalidRequest("the workload names no lengths", pointer="/workload/prompt_tokens")
+    else:
+        prompt, output = mean_tokens(prompts), mean_tokens(outputs)
+        spread = has_spread(prompts) or has_spread(outputs)
+    base = LoadShape(
+        prompt_tokens=prompt,
+        output_tokens=max(output, 1.0),
+        has_spread=spread,
+        shared_prefix_tokens=workload.shared_prefix_tokens or 0,
+    )
+    match arrivals:
+        case ClosedLoop():
+            clients = max(arrivals.max_concurrency / replicas, 1.0)
+            return msgspec.structs.replace(base, concurrency=clients, requests=WAVES * clients)
+        case BatchArrivals():
+            number = max(arrivals.num_requests / replicas, 1.0)
+            return msgspec.structs.replace(base, concurrency=number, requests=number)
+        case None:
+            raise InvalidRequest("the workload names no arrivals", pointer="/workload/arrivals")
+        case _:
+            rate = mean_arrival_rate(arrivals) or 1e9
+            return msgspec.structs.replace(
+                base, requests_per_s=rate / replicas, requests=float(OPEN_LOOP_REQUESTS)
+            )
+
+
+def _reject_endless(limits: SchedulerLimits, workload: Workload) -> None:
+    """Refuse a workload whose longest request can never hold its KV cache."""
+    if workload.prompt_tokens is None or workload.output_tokens is None:
+        return
+    shortest = int(mean_tokens(workload.prompt_tokens) + mean_tokens(workload.output_tokens))
+    if limits.blocks_of(shortest) > limits.num_blocks:
+        longest = max_tokens(workload.prompt_tokens) + max_tokens(workload.output_tokens)
+        raise InvalidRequest(
+            f"a request of {longest} tokens needs more KV cache than one engine has",
+            pointer="/workload/prompt_tokens",
+        )
+
+
+def _summary(prepared: Prediction, *, run: Run, slo: Slo | None, workload: Workload) -> Performance:
+    latencies = request_latencies(run, front_end_s=_front_end(prepared, run.traffic))
+    weights = run.traffic.weights
+    ttft, tpot = summarize(latencies.ttft, weights), summarize(latencies.tpot, weights)
+    seconds = run_seconds(run) + prepared.front_end_s
+    requests = _requests(run)
+    rate = prepared.replicas * requests / seconds
+    output_rate = prepared.replicas * output_tokens(run) / seconds
+    prompt_rate = rate * float((run.traffic.prompts * weights).sum())
+    regime = regime_of(prepared, workload=workload, run=run)
+    gaps = summarize_gaps(run, tokens_per_step=prepared.work.tokens_per_step)
+    e2el = summarize(latencies.e2el, weights)
+    return Performance(
+        ttft_ms=_milliseconds(ttft),
+        tpot_ms=_milliseconds(tpot),
+        itl_ms=_milliseconds(gaps),
+        e2el_ms=_milliseconds(e2el),
+        requests_per_s=rate,
+        output_tokens_per_s=output_rate,
+        total_tokens_per_s=output_rate + prompt_rate,
+        goodput_requests_per_s=rate * _share_within(latencies, slo=slo, weights=weights),
+        preemptions_per_request=run.preemptions / len(run.traffic.prompts),
+        kv_cache_usage=min(run.mean_used_blocks / prepared.limits.num_blocks, 1.0),
+        running_requests=run.mean_running * prepared.replicas,
+        waiting_requests=run.mean_waiting * prepared.replicas,
+        saturated=_is_saturated(run),
+        band=performance_band(
+            ttft=ttft,
+            tpot=tpot,
+            itl=gaps,
+            e2el=e2el,
+            output_tokens_per_s=output_rate,
+            requests_per_s=rate,
+            regime=regime,
+            calibration=prepared.calibration,
+        ),
+    )
+
+
+def regime_of(prepared: Prediction, *, workload: Workload, run: Run | None = None) -> Regime:
+    """Return what decides how sure a prediction is: load, KV demand, what was measured before."""
+    load = load_shape(workload, replicas=prepared.replicas)
+    wanted = load.concurrency or (run.mean_running if run else 1.0)
+    return Regime(
+        classes=prepared.work.classes,
+        is_burst=isinstance(workload.arrivals, BatchArrivals),
+        is_open=not isinstance(workload.arrivals, ClosedLoop | BatchArrivals),
+        kv_demand=wanted / max(runnable(load, prepared.limits), 1e-9),
+    )
+
+
+def _front_end(prepared: Prediction, traffic: Traffic) -> Floats:
+    """Return what the API server adds to each request's TTFT, seconds.
+
+    Requests that all clients send at once are taken in one after the other.
+    """
+    added = prepared.front_end_s + prepared.front_end_token_s * traffic.prompts
+    if traffic.concurrency > 1:
+        turn = np.arange(traffic.concurrency)
+        size = 1 + traffic.prompts[: traffic.concurrency] / _BURST_PROMPT_TOKENS
+        added[: traffic.concurrency] += prepared.burst_s * turn * size
+    return added
+
+
+def _requests(run: Run) -> float:
+    """Return the requests that the run stands for."""
+    traffic = run.traffic
+    return max(traffic.waves * traffic.concurrency, float(len(traffic.prompts)))
+
+
+def _is_saturated(run: Run) -> bool:
+    offered = run.traffic.offered_requests_per_s
+    if offered is None:
+        return run.mean_waiting > _BACKLOG_SHARE * max(run.mean_running, 1.0)
+    served = len(run.traffic.prompts) / run.duration_s
+    span = float(run.traffic.arrivals[-1]) or run.duration_s
+    drained = run.duration_s - span
+    typical = float(np.median(run.times[:, 3] - run.times[:, 2]))
+    return served < _KEEPS_UP * offered and drained > 2 * typical and run.mean_waiting > 1
+
+
+def _share_within(latencies: RequestLatencies, *, slo: Slo | None, weights: Floats) -> float:
+    """Return the share of requests that keep every limit on their own."""
+    good = np.ones(len(weights), dtype=bool)
+    for target in slo.targets if slo else ():
+        values = _values_of(latencies, target)
+        good &= ~(values * 1e3 > target.limit_ms)
+    return float(weights[good].sum())
+
+
+def _values_of(latencies: RequestLatencies, target: LatencyTarget) -> Floats:
+    match target.metric:
+        case "ttft":
+            return latencies.ttft
+        case "e2el":
+            return latencies.e2el
+        case "tpot" | "itl":
+            return latencies.tpot
+
+
+def _from_state(
+    prepared: Prediction, *, state: SteadyState, load: LoadShape, workload: Workload
+) -> Performance:
+    ttft, e2el, tpot = _closed_form_summaries(prepared, state=state, load=load)
+    gaps = _gap_summary(state)
+    rate = prepared.replicas * state.run_requests_per_s
+    regime = regime_of(prepared, workload=workload)
+    output_rate = rate * load.output_tokens
+    held = load.prompt_tokens + load.output_tokens / 2
+    usage = state.running * prepared.limits.blocks_of(math.ceil(held)) / prepared.limits.num_blocks
+    return Performance(
+        ttft_ms=_milliseconds(ttft),
+        tpot_ms=_milliseconds(tpot),
+        itl_ms=_milliseconds(gaps),
+        e2el_ms=_milliseconds(e2el),
+        requests_per_s=rate,
+        output_tokens_per_s=output_rate,
+        total_tokens_per_s=output_rate + rate * load.prompt_tokens,
+        goodput_requests_per_s=rate,
+        preemptions_per_request=0.0,
+        kv_cache_usage=min(usage, 1.0),
+        running_requests=state.running * prepared.replicas,
+        waiting_requests=state.waiting * prepared.replicas,
+        saturated=state.is_saturated,
+        band=performance_band(
+            ttft=ttft,
+            tpot=tpot,
+            itl=gaps,
+            e2el=e2el,
+            output_tokens_per_s=output_rate,
+            requests_per_s=rate,
+            regime=regime,
+            calibration=prepared.calibration,
+        ),
+    )
+
+
+_TAILS = (1.6, 2.0, 3.0)
+"""p90, p95, p99 of TTFT over its median in unsaturated runs (medians of our simulations)."""
+
+
+def _closed_form_summaries(
+    prepared: Prediction, *, state: SteadyState, load: LoadShape
+) -> tuple[Summary, Summary, Summary]:
+    """Return TTFT, E2EL and TPOT; the tails of TTFT come from fixed ratios."""
+    added = prepared.front_end_s + prepared.front_end_token_s * load.prompt_tokens
+    clients = load.concurrency or 1.0
+    size = 1 + load.prompt_tokens / _BURST_PROMPT_TOKENS
+    is_loop = load.concurrency is not None and load.requests > clients
+    burst = prepared.burst_s * size * clients**2 / (2 * load.requests) if is_loop else 0.0
+    growth = prepared.work.tokens_per_step
+    tpot_s = state.tpot_s / growth
+    median = state.ttft_p50_s + added
+    tails = [state.ttft_p50_s * ratio + added for ratio in _TAILS]
+    ttft = Summary(
+        mean=state.ttft_mean_s + added + burst, p50=median, p90=tails[0], p95=tails[1], p99=tails[2]
+    )
+    decode = tpot_s * (load.output_tokens - 1)
+    e2el = Summary(
+        mean=ttft.mean + decode,
+        p50=median + decode,
+        p90=tails[0] + decode,
+        p95=tails[1] + decode,
+        p99=tails[2] + decode,
+    )
+    tpot = Summary(mean=tpot_s, p50=tpot_s, p90=tpot_s, p95=tpot_s, p99=tpot_s)
+    return ttft, e2el, tpot
+
+
+def _gap_summary(state: SteadyState) -> Summary:
+    """Return gaps between tokens: plain steps, and mixed ones in the share that TPOT implies."""
+    spread = state.mixed_step_s - state.plain_step_s
+    share = (state.tpot_s - state.plain_step_s) / spread if spread > 0 else 0.0
+    points = [state.mixed_step_s if share > 1 - q else state.plain_step_s for q in _GAP_POINTS]
+    return Summary(mean=state.tpot_s, p50=points[0], p90=points[1], p95=points[2], p99=points[3])
+
+
+_GAP_POINTS = (0.5, 0.9, 0.95, 0.99)
+
+
+def _milliseconds(summary: Summary) -> Percentiles:
+    return Percentiles(
+        mean=summary.mean * 1e3,
+        p50=summary.p50 * 1e3,
+        p90=summary.p90 * 1e3,
+        p95=summary.p95 * 1e3,
+        p99=summary.p99 * 1e3,
+    )

@@ -1,0 +1,120 @@
+"""Means, percentiles and rates of a simulated run, by vLLM's own definitions.
+
+TTFT from sending to the first token; TPOT (end - first token) / (output tokens - 1) of a request;
+ITL every gap between two tokens; E2EL from sending to the end. Output throughput is all tokens
+over the whole run, its ramp and tail included, as `vllm bench serve` prints it.
+"""
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from service.tuning.latency.price import GAP_BINS, GAP_HIGH_S, GAP_LOW_S
+from service.tuning.simulation.run import Run
+
+Floats = NDArray[np.float64]
+FRACTIONS = (0.5, 0.9, 0.95, 0.99)
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean and percentiles of one quantity, seconds."""
+
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+
+
+class RequestLatencies(msgspec.Struct, frozen=True, kw_only=True):
+    """The latencies of every request, seconds; TPOT is nan for one-token answers."""
+
+    ttft: Floats
+    tpot: Floats
+    e2el: Floats
+
+
+def request_latencies(run: Run, *, front_end_s: Floats) -> RequestLatencies:
+    """Return each request's latencies; `front_end_s` is what the API server adds to each."""
+    arrival, first, end = run.times[:, 0], run.times[:, 2], run.times[:, 3]
+    gaps = run.traffic.outputs - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tpot = np.where(gaps > 0, (end - first) / gaps, np.nan)
+    return RequestLatencies(
+        ttft=first - arrival + front_end_s, tpot=tpot, e2el=end - arrival + front_end_s
+    )
+
+
+def summarize(values: Floats, weights: Floats) -> Summary:
+    """Return weighted mean and percentiles of the finite values; zeros when there are none."""
+    kept = np.isfinite(values)
+    if not kept.any():
+        return Summary(mean=0.0, p50=0.0, p90=0.0, p95=0.0, p99=0.0)
+    values, weights = values[kept], weights[kept]
+    order = np.argsort(values, kind="stable")
+    ordered, share = values[order], weights[order]
+    middle = (np.cumsum(share) - share / 2) / share.sum()
+    points = np.interp(FRACTIONS, middle, ordered)
+    return Summary(
+        mean=float((ordered * share).sum() / share.sum()),
+        p50=float(points[0]),
+        p90=float(points[1]),
+        p95=float(points[2]),
+        p99=float(points[3]),
+    )
+
+
+def summarize_gaps(run: Run, *, tokens_per_step: float) -> Summary:
+    """Return mean and percentiles of the gaps between tokens.
+
+    With speculation the tokens of one step arrive together, and one gap is one step (vLLM's
+    benchmark measures per chunk); `tokens_per_step` only keeps the mean of no gaps at zero.
+    """
+    count = run.gaps.sum()
+    if count <= 0 or tokens_per_step <= 0:
+        return Summary(mean=0.0, p50=0.0, p90=0.0, p95=0.0, p99=0.0)
+    cumulative = np.cumsum(run.gaps) / count
+    ratio = (GAP_HIGH_S / GAP_LOW_S) ** (1.0 / GAP_BINS)
+    bins = np.searchsorted(cumulative, FRACTIONS)
+    points = GAP_LOW_S * ratio ** (np.minimum(bins, GAP_BINS - 1) + 0.5)
+    return Summary(
+        mean=run.mean_gap_s,
+        p50=float(points[0]),
+        p90=float(points[1]),
+        p95=float(points[2]),
+        p99=float(points[3]),
+    )
+
+
+def run_seconds(run: Run) -> float:
+    """Return the duration of the run that the simulated one stands for.
+
+    A closed loop of ten waves that was simulated for four is prolonged by the missing requests at
+    the steady rate between the end of the first wave and the last arrival.
+    """
+    missing = missing_requests(run)
+    if missing <= 0:
+        return run.duration_s
+    start, end, finished = steady_window(run)
+    return run.duration_s + (missing * (end - start) / finished if finished else 0.0)
+
+
+def missing_requests(run: Run) -> float:
+    """Return the requests of the protocol that were not simulated."""
+    traffic = run.traffic
+    return max(traffic.waves * traffic.concurrency - len(traffic.prompts), 0.0)
+
+
+def steady_window(run: Run) -> tuple[float, float, int]:
+    """Return start, end and finished requests of the part of a closed loop between ramp and tail."""
+    ends = np.sort(run.times[:, 3])
+    start = float(ends[min(run.traffic.concurrency, len(ends)) - 1])
+    end = float(run.times[-1, 0])
+    finished = int(((ends > start) & (ends <= end)).sum())
+    return start, end, finished
+
+
+def output_tokens(run: Run) -> float:
+    """Return the output tokens of all requests that the run stands for."""
+    total = float(run.traffic.outputs.sum())
+    return total * (1.0 + missing_requests(run) / len(run.traffic.outputs))

@@ -1,0 +1,103 @@
+"""One simulated run: traffic through the scheduler at given prices."""
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from service.tuning.latency.price import GAP_BINS, NUM_BATCH
+from service.tuning.simulation.limits import SchedulerLimits
+from service.tuning.simulation.traffic import Traffic
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_NUM_TOTALS = 9
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to every request, raw."""
+
+    traffic: Traffic
+    times: Floats
+    """Rows of arrival, scheduled, first token, end; seconds."""
+    marks: Ints
+    """Rows of event of arrival, of the first token, of the end, preemptions."""
+    gaps: Floats
+    """Histogram of gaps between tokens."""
+    duration_s: float
+    mean_running: float
+    mean_waiting: float
+    mean_used_blocks: float
+    peak_used_blocks: float
+    mean_gap_s: float
+    steps: float
+    recomputed_tokens: float
+    events: Floats
+    """Recorded batches: steps, then the batch; empty when nothing was recorded."""
+
+    @property
+    def preemptions(self) -> int:
+        """Preemptions of all requests together."""
+        return int(self.marks[:, 3].sum())
+
+
+def run_scheduler(
+    price: Floats,
+    *,
+    traffic: Traffic,
+    limits: SchedulerLimits,
+    growth: float = 1.0,
+    max_events: int = 0,
+) -> Run | None:
+    """Return what happens to the requests; None when one of them can never be served.
+
+    `growth` is the mean number of tokens a sequence gains per step (speculation); `max_events`
+    above zero records the batch of every event.
+    """
+    from service.tuning.simulation.kernel import simulate  # noqa: PLC0415 - loads the compiler
+
+    number = len(traffic.prompts)
+    times = np.zeros((number, 4))
+    marks = np.zeros((number, 4), dtype=np.int64)
+    gaps = np.zeros(GAP_BINS)
+    totals = np.zeros(_NUM_TOTALS)
+    record = np.zeros((max_events, 1 + NUM_BATCH))
+    events = simulate(
+        price,
+        limits.as_array(concurrency=traffic.concurrency),
+        limits.group_array(),
+        traffic.prompts,
+        _sampling_steps(traffic.outputs, growth=growth),
+        traffic.arrivals,
+        growth,
+        times,
+        marks,
+        gaps,
+        totals,
+        record,
+    )
+    if events < 0:
+        return None
+    span = max(float(totals[0]), 1e-12)
+    return Run(
+        traffic=traffic,
+        times=times,
+        marks=marks,
+        gaps=gaps,
+        duration_s=span,
+        mean_running=float(totals[1]) / span,
+        mean_waiting=float(totals[2]) / span,
+        mean_used_blocks=float(totals[3]) / span,
+        peak_used_blocks=float(totals[4]),
+        mean_gap_s=float(totals[5] / totals[6]) if totals[6] > 0 else 0.0,
+        steps=float(totals[7]),
+        recomputed_tokens=float(totals[8]),
+        events=record[:events] if max_events else record,
+    )
+
+
+def _sampling_steps(outputs: Ints, *, growth: float) -> Ints:
+    """Return the steps that sample: one for the first token, then `growth` tokens each."""
+    if growth <= 1.0:
+        return outputs
+    steps: Ints = 1 + np.ceil((outputs - 1) / growth).astype(np.int64)
+    return steps

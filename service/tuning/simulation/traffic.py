@@ -1,0 +1,187 @@
+"""The requests of one simulated run: lengths and arrivals, drawn with a seed.
+
+A closed loop follows the protocol of public benchmarks (InferenceX, `vllm bench serve`): all
+clients send at once, each finished request is replaced, and the run ends after ten waves. Means
+therefore contain the first burst, as measured means do. Of large loops fewer waves are simulated
+and the first one is weighed down to its share of ten.
+"""
+
+import math
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from api_schemas.workload import (
+    Arrivals,
+    BatchArrivals,
+    ClosedLoop,
+    GammaArrivals,
+    Lengths,
+    PoissonArrivals,
+    Trace,
+    Workload,
+)
+from service.tuning.errors import InvalidRequest
+from service.tuning.lengths import sample_tokens
+
+WAVES = 10.0
+"""Requests per client in a closed loop: InferenceX, `--num-prompts` = 10 x concurrency."""
+MIN_WAVES = 4.0
+"""Four waves predict ten within 0.9 % (TPOT) and 0.4 % (TTFT) once the first is weighed down."""
+ENOUGH_REQUESTS = 640
+OPEN_LOOP_REQUESTS = 1000
+"""Length of an open-loop run: the default of `vllm bench serve` and GuideLLM."""
+MIN_REQUESTS = 20
+MAX_REQUESTS = 20_000
+"""Of a larger batch or trace the first requests are simulated."""
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests of one run of one replica, in order of arrival."""
+
+    prompts: Ints
+    outputs: Ints
+    arrivals: Floats
+    """Seconds; zeros in a closed loop, whose arrivals follow from what finishes."""
+    concurrency: int
+    """Clients of a closed loop; 0 when arrivals are given."""
+    weights: Floats
+    """Weight of each request in means and percentiles; they add up to one."""
+    waves: float
+    """Requests per client that the run stands for (closed loop), else 0."""
+    offered_requests_per_s: float | None
+    """Rate of an open loop."""
+
+
+def draw_traffic(
+    workload: Workload, *, replicas: int = 1, seed: int = 0, waves: float = WAVES
+) -> Traffic:
+    """Return the requests that one of `replicas` equal engines sees."""
+    arrivals = workload.arrivals
+    if arrivals is None:
+        raise InvalidRequest("the workload names no arrivals", pointer="/workload/arrivals")
+    if isinstance(arrivals, Trace):
+        return _from_trace(arrivals, replicas=replicas)
+    prompts, outputs = workload.prompt_tokens, workload.output_tokens
+    if prompts is None or outputs is None:
+        raise InvalidRequest("the workload names no lengths", pointer="/workload/prompt_tokens")
+    generator = np.random.default_rng(seed)
+    match arrivals:
+        case ClosedLoop():
+            return _closed_loop(arrivals, prompts, outputs, replicas, waves, generator)
+        case BatchArrivals():
+            return _batch(arrivals, prompts, outputs, replicas, generator)
+        case PoissonArrivals() | GammaArrivals():
+            return _open_loop(arrivals, prompts, outputs, replicas, generator)
+        case _:
+            raise InvalidRequest(
+                "users must be converted to a rate first", pointer="/workload/arrivals"
+            )
+
+
+def _closed_loop(
+    arrivals: ClosedLoop,
+    prompts: Lengths,
+    outputs: Lengths,
+    replicas: int,
+    waves: float,
+    generator: np.random.Generator,
+) -> Traffic:
+    clients = max(1, math.ceil(arrivals.max_concurrency / replicas))
+    whole = max(round(waves * clients), clients)
+    if waves >= WAVES:
+        whole = max(whole, MIN_REQUESTS)
+    number = min(whole, max(ENOUGH_REQUESTS, math.ceil(MIN_WAVES * clients)))
+    clients = min(clients, number)
+    weights = np.full(number, 1.0 / number)
+    if number < whole:
+        weights[:clients] = 1.0 / whole
+        weights[clients:] = (1.0 - clients / whole) / (number - clients)
+    return Traffic(
+        prompts=sample_tokens(prompts, number, generator),
+        outputs=sample_tokens(outputs, number, generator),
+        arrivals=np.zeros(number),
+        concurrency=clients,
+        weights=weights,
+        waves=whole / clients,
+        offered_requests_per_s=None,
+    )
+
+
+def _batch(
+    arrivals: BatchArrivals,
+    prompts: Lengths,
+    outputs: Lengths,
+    replicas: int,
+    generator: np.random.Generator,
+) -> Traffic:
+    number = min(max(1, math.ceil(arrivals.num_requests / replicas)), MAX_REQUESTS)
+    return Traffic(
+        prompts=sample_tokens(prompts, number, generator),
+        outputs=sample_tokens(outputs, number, generator),
+        arrivals=np.zeros(number),
+        concurrency=0,
+        weights=np.full(number, 1.0 / number),
+        waves=0.0,
+        offered_requests_per_s=None,
+    )
+
+
+def _open_loop(
+    arrivals: PoissonArrivals | GammaArrivals,
+    prompts: Lengths,
+    outputs: Lengths,
+    replicas: int,
+    generator: np.random.Generator,
+) -> Traffic:
+    rate = arrivals.requests_per_s / replicas
+    shape = arrivals.burstiness if isinstance(arrivals, GammaArrivals) else 1.0
+    number = OPEN_LOOP_REQUESTS
+    gaps = generator.gamma(shape, 1.0 / (shape * rate), number)
+    gaps *= number / rate / gaps.sum()
+    return Traffic(
+        prompts=sample_tokens(prompts, number, generator),
+        outputs=sample_tokens(outputs, number, generator),
+        arrivals=np.cumsum(gaps) - gaps[0],
+        concurrency=0,
+        weights=np.full(number, 1.0 / number),
+        waves=0.0,
+        offered_requests_per_s=rate,
+    )
+
+
+def _from_trace(trace: Trace, *, replicas: int) -> Traffic:
+    lengths = {len(trace.at_s), len(trace.prompt_tokens), len(trace.output_tokens)}
+    if len(lengths) > 1:
+        raise InvalidRequest(
+            "the lists of a trace must be equally long", pointer="/workload/arrivals"
+        )
+    order = np.argsort(np.asarray(trace.at_s), kind="stable")[::replicas][:MAX_REQUESTS]
+    at = np.asarray(trace.at_s, dtype=np.float64)[order]
+    number = len(order)
+    span = float(at[-1] - at[0])
+    return Traffic(
+        prompts=np.asarray(trace.prompt_tokens, dtype=np.int64)[order],
+        outputs=np.asarray(trace.output_tokens, dtype=np.int64)[order],
+        arrivals=at - at[0],
+        concurrency=0,
+        weights=np.full(number, 1.0 / number),
+        waves=0.0,
+        offered_requests_per_s=number / span if span > 0 else None,
+    )
+
+
+def mean_arrival_rate(arrivals: Arrivals) -> float | None:
+    """Return the requests per second of an open loop; None for loops and batches."""
+    match arrivals:
+        case PoissonArrivals() | GammaArrivals():
+            return float(arrivals.requests_per_s)
+        case Trace():
+            span = max(arrivals.at_s) - min(arrivals.at_s)
+            return len(arrivals.at_s) / span if span > 0 else None
+        case _:
+            return None
