@@ -40,7 +40,7 @@ PROBLEMS: dict[ProblemCode, ProblemKind] = {
     "store-unavailable": ProblemKind(503, "The store cannot be reached"),
 }
 
-_MSGSPEC_PATH = re.compile(r"^(?P<message>.*?)(?: - at `(?P<path>\$.*)`)?$", re.DOTALL)
+_MSGSPEC_PATH = re.compile(r"^(?P<message>.*?)(?: - at (?:`key` in )?`(?P<path>\$.*)`)?$", re.DOTALL)
 _PATH_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
@@ -81,7 +81,9 @@ def field_error_of_validation(message: str) -> FieldError:
     """Return pointer and message of a decoding error's text (`... - at `$.a[0]``)."""
     match = _MSGSPEC_PATH.match(message)
     path = (match["path"] if match else None) or "$"
-    steps = [name or index for name, index in _PATH_STEP.findall(path[1:])]
+    found = [name or index for name, index in _PATH_STEP.findall(path[1:])]
+    # `[...]` stands for a key that the decoder does not tell: point at what holds it.
+    steps = [step for step in found if step != "..."]
     pointer = "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
     unknown = re.search(r"unknown field `([^`]+)`", message)
     if unknown:
