@@ -26,7 +26,7 @@ step() { # step NAME COMMAND...: run once per set of versions
 }
 
 pip_install() { # no dependencies: the lock names every package, and no others may come
-  "$python" -m pip install --quiet --no-input --disable-pip-version-check \
+  "$python" -m pip install -qq --no-input --disable-pip-version-check \
     --retries 5 --timeout 60 --no-deps "$@"
 }
 
