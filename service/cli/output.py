@@ -35,8 +35,8 @@ def print_advice(advice: Advice | Recommendation, console: Console) -> None:
 def print_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a catalogue as a table on standard output."""
     table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for number, column in enumerate(columns):
+        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
     Console().print(table)

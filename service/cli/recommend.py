@@ -32,8 +32,13 @@ _FORMATS = click.Choice(["table", "json", "markdown"])
 @click.option("--write-files", metavar="DIR", help="Write the rendered files into this folder.")
 @click.option("--server", metavar="URL", help="Ask a running service instead of this process.")
 def recommend(
-    source: str | None, output: str, as_json: bool, write_files: str | None, server: str | None,  # noqa: FBT001
-    **fields: Any,  # noqa: ANN401
+    *,
+    source: str | None,
+    output: str,
+    as_json: bool,
+    write_files: str | None,
+    server: str | None,
+    **fields: Any,  # noqa: ANN401  # what click collected from the remaining options
 ) -> None:
     """Print settings with reasons, predicted memory and latency, and write files on request.
 

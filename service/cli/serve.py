@@ -11,7 +11,7 @@ import click
 @click.option("--port", type=int, help="Port to listen on.")
 @click.option("--data-dir", help="Folder of the embedded store.")
 @click.option("--no-worker", is_flag=True, help="Start no local worker.")
-def serve(host: str | None, port: int | None, data_dir: str | None, no_worker: bool) -> None:  # noqa: FBT001
+def serve(*, host: str | None, port: int | None, data_dir: str | None, no_worker: bool) -> None:
     """Start the API, the embedded store and one local worker."""
     from service.run import serve as run  # noqa: PLC0415  # the web framework is loaded on use
 
