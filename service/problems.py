@@ -40,7 +40,9 @@ PROBLEMS: dict[ProblemCode, ProblemKind] = {
     "store-unavailable": ProblemKind(503, "The store cannot be reached"),
 }
 
-_MSGSPEC_PATH = re.compile(r"^(?P<message>.*?)(?: - at (?:`key` in )?`(?P<path>\$.*)`)?$", re.DOTALL)
+_MSGSPEC_PATH = re.compile(
+    r"^(?P<message>.*?)(?: - at (?:`key` in )?`(?P<path>\$.*)`)?$", re.DOTALL
+)
 _PATH_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
