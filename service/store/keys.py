@@ -49,3 +49,17 @@ def registered_models() -> str:
 def hub_model(model_id: str) -> str:
     """Text: the JSON record of a config read from the model hub; lives `HUB_MODEL_LIFETIME_S`."""
     return f"{_PREFIX}:hub-model:{model_id}"
+
+
+WORKER_LIFETIME_S = 45
+"""A node is gone when it has not sent a heartbeat for so long."""
+
+
+def worker(node: str) -> str:
+    """Text: the JSON record of a node; lives `WORKER_LIFETIME_S` after each heartbeat."""
+    return f"{_PREFIX}:worker:{node}"
+
+
+def workers() -> str:
+    """Set of the names of nodes that ever registered."""
+    return f"{_PREFIX}:workers"
