@@ -21,6 +21,7 @@ from service.tuning.models.spec import (
 )
 
 LOGIT_BYTES = 4
+_VIDEO_TOWERS = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "glm4v", "gemma4"})
 
 
 class ProfileRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +39,7 @@ class ProfileRun(msgspec.Struct, frozen=True, kw_only=True):
     is_first_stage: bool
     is_last_stage: bool
     profiles_encoder: bool
+    has_flash_attention: bool
 
 
 def activation_bytes(spec: ModelSpec, run: ProfileRun) -> float:
@@ -71,8 +73,17 @@ def forward_bytes(spec: ModelSpec, run: ProfileRun) -> float:
     width = max(_layer_width(group, spec, run) for group in spec.layers)
     if not (run.is_first_stage and run.is_last_stage):
         width += 2 * spec.hidden_size
-    factor = constant("legacy_forward_factor", run.version) if run.is_legacy else 1.0
-    return factor * run.tokens * run.dtype_bytes * width
+    return _legacy_factor(run) * run.tokens * run.dtype_bytes * width
+
+
+def _legacy_factor(run: ProfileRun) -> float:
+    """Return how much more than the formula the V0 engine takes for its forward pass."""
+    if not run.is_legacy:
+        return 1.0
+    factor = constant("legacy_forward_factor", run.version)
+    if run.has_flash_attention:
+        return factor
+    return factor * constant("legacy_forward_without_flash_attention", run.version)
 
 
 def moe_workspace_bytes(spec: ModelSpec, run: ProfileRun) -> float:
@@ -146,9 +157,10 @@ def _tower_width(tower: VisionTower, run: ProfileRun) -> float:
     return tower.intermediate_size / split + hidden_units * tower.hidden_size
 
 
-def profiles_encoder(config: EngineConfig) -> bool:
-    """Whether the profiling pass runs the multimodal encoder under these settings."""
+def loads_encoder(tower: VisionTower, config: EngineConfig) -> bool:
+    """Whether the encoder is loaded: not with `language_model_only` or when all limits are 0."""
     if config.language_model_only:
         return False
-    limits = config.limit_mm_per_prompt
-    return not limits or any(limits.get(kind, 1) != 0 for kind in ("image", "video"))
+    inputs = ("image", "video") if tower.kind in _VIDEO_TOWERS else ("image",)
+    limits = config.limit_mm_per_prompt or {}
+    return any(limits.get(kind, 1) != 0 for kind in inputs)

@@ -4,7 +4,7 @@ import msgspec
 
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.graphs import capture_sizes
-from service.tuning.engine.platform import generation, model_runner
+from service.tuning.engine.platform import generation, model_runner, supports_bfloat16
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
 from service.tuning.memory import activation, overheads
@@ -82,7 +82,7 @@ def plan_memory(
     of its own. A pool that is too small is a plan with `fits` false, not an error.
     """
     asked = _Deployment(
-        spec=as_loaded(spec, config.quantization),
+        spec=_loaded(spec, config),
         node=node,
         config=config,
         version=version,
@@ -94,6 +94,14 @@ def plan_memory(
     stages = stage_layers(asked.spec, asked.parts.pipeline)
     planned = [_stage(asked, index, layers, len(stages)) for index, layers in enumerate(stages)]
     return _finish(asked, min(planned, key=lambda stage: (stage.num_blocks, stage.available)))
+
+
+def _loaded(spec: ModelSpec, config: EngineConfig) -> ModelSpec:
+    """Return the model as it is loaded: quantised online, without an encoder nobody uses."""
+    loaded = as_loaded(spec, config.quantization)
+    if loaded.vision is None or activation.loads_encoder(loaded.vision, config):
+        return loaded
+    return msgspec.structs.replace(loaded, vision=None)
 
 
 def _stage(asked: _Deployment, index: int, layers: tuple[int, ...], num_stages: int) -> _Stage:
@@ -179,7 +187,8 @@ def _profile_run(asked: _Deployment, *, is_first: bool, is_last: bool) -> activa
         expert_parallel_size=asked.parts.experts,
         is_first_stage=is_first,
         is_last_stage=is_last,
-        profiles_encoder=activation.profiles_encoder(config),
+        profiles_encoder=not config.skip_mm_profiling,
+        has_flash_attention=supports_bfloat16(asked.node.gpu),
     )
 
 

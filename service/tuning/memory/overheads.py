@@ -98,8 +98,8 @@ def charged_graph_bytes(
 
 
 def slack_bytes(*, num_layers: int, uses_v2_runner: bool, version: EngineVersion) -> float:
-    """Return the allocator remains that releases from 0.27 count as used, bytes."""
+    """Return what the runner holds beside activations: buffers of V2, allocator remains of V1."""
     if not uses_v2_runner:
         return constant("slack_v1_gib", version) * GIB
-    row = constants_row("slack_v2_gib", version)
+    row = constants_row("runner_v2_buffers_gib", version)
     return float((row["base_gib"] + row["per_layer_gib"] * num_layers) * GIB)
