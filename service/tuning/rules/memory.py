@@ -176,7 +176,7 @@ def _beyond_the_model(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]
 
 def _automatic_length(context: RuleContext) -> Iterator[Remark]:
     length = context.given.max_model_len
-    if length == "auto" or length == -1:
+    if length in ("auto", -1):
         yield Remark(
             message="This release does not fit max_model_len by itself.",
             suggestion="Write the number, or use 0.14.0 and newer.",
@@ -185,10 +185,11 @@ def _automatic_length(context: RuleContext) -> Iterator[Remark]:
 
 def _impossible_length(context: RuleContext) -> Iterator[Remark]:
     length = context.given.max_model_len
-    if length is None or length in {"auto", -1} or positive_int(length) is not None:
+    if length is None or length in ("auto", -1) or positive_int(length) is not None:
         return
     yield Remark(
-        message=f"max_model_len={str(length)[:64]} is no length: a whole number from 1 up, or auto.",
+        message=f"max_model_len={str(length)[:64]} is no length: it is a whole number from 1 up,"
+        " or auto.",
         suggestion="Leave it out for the model's own limit.",
     )
 

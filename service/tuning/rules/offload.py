@@ -44,22 +44,22 @@ def _swap_in_v0(context: RuleContext) -> Iterator[Remark]:
 
 def _weights_on_host(context: RuleContext) -> Iterator[Remark]:
     size = number(context.given.cpu_offload_gb)
-    if size is not None and size > 0:
-        yield Remark(
-            message=f"cpu_offload_gb={size:g}: these weights cross the bus in every step. One"
-            " report found decoding 19 times slower through a forgotten value.",
-            suggestion="Leave it out where the weights fit; otherwise use more GPUs or a quantised"
-            " checkpoint, and check in the log that weights really were offloaded.",
-        )
+    if size is None or size <= 0:
+        return
+    fits = context.plan is not None and context.plan.fits and _is_small(context.plan)
+    yield Remark(
+        message=f"cpu_offload_gb={size:g}: these weights cross the bus in every step. One report"
+        " found decoding 19 times slower through a forgotten value."
+        + (" Here the weights fit the GPU anyway." if fits else ""),
+        suggestion="Remove it."
+        if fits
+        else "Use more GPUs or a quantised checkpoint; if it must be, check in the log that"
+        " weights really were offloaded.",
+    )
 
 
-def _weights_fit(context: RuleContext, plan: MemoryPlan) -> Iterator[Remark]:
-    size = number(context.given.cpu_offload_gb)
-    if size is not None and size > 0 and plan.fits and plan.weights_bytes < 0.6 * plan.total_bytes:
-        yield Remark(
-            message="The weights take less than 60 % of the GPU: there is nothing to offload.",
-            suggestion="Remove cpu_offload_gb.",
-        )
+def _is_small(plan: MemoryPlan) -> bool:
+    return plan.weights_bytes < 0.6 * plan.total_bytes
 
 
 def _cache_on_host(context: RuleContext, plan: MemoryPlan) -> Iterator[Remark]:
@@ -143,16 +143,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="OFF004",
-        title="Offloading although the weights fit",
-        help="A leftover of a larger model or a smaller GPU.",
-        settings=_WEIGHTS,
-        severity="warning",
-        since="0.5.3",
-        source=(thread("issue 57771"),),
-        check=with_plan(_weights_fit),
-    ),
-    Rule(
-        id="OFF005",
         title="A host cache needs a GPU cache that holds several requests",
         help="Each request lives in the GPU cache while it runs. The host tier only brings"
         " prefixes back.",
@@ -163,7 +153,7 @@ RULES: tuple[Rule, ...] = (
         check=with_plan(_cache_on_host),
     ),
     Rule(
-        id="OFF006",
+        id="OFF005",
         title="A host cache needs prefix caching",
         help="Blocks in host memory are looked up by the hash of their prefix.",
         settings=_CACHE,
@@ -173,7 +163,7 @@ RULES: tuple[Rule, ...] = (
         check=_cache_without_reuse,
     ),
     Rule(
-        id="OFF007",
+        id="OFF006",
         title="What is offloaded fits the host",
         help="The host tier is allocated and pinned at start. kv_offloading_size counts all"
         " ranks together, cpu_offload_gb each.",

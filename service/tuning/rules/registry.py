@@ -3,16 +3,50 @@
 from functools import cache
 
 from api_schemas.explanation import Finding
-from service.tuning.rules import capacity, dtype, kv_cache, parallelism, quantization
+from service.tuning.rules import (
+    capacity,
+    dtype,
+    environment,
+    graphs,
+    hardware,
+    hybrids,
+    kv_cache,
+    lora,
+    memory,
+    multimodal,
+    offload,
+    parallelism,
+    quantization,
+    scheduler,
+    speculative,
+    versions,
+)
 from service.tuning.rules.base import Rule, RuleContext, run_rules
 
-_GROUPS = (capacity.RULES, dtype.RULES, kv_cache.RULES, parallelism.RULES, quantization.RULES)
+_GROUPS = (
+    capacity,
+    dtype,
+    environment,
+    graphs,
+    hardware,
+    hybrids,
+    kv_cache,
+    lora,
+    memory,
+    multimodal,
+    offload,
+    parallelism,
+    quantization,
+    scheduler,
+    speculative,
+    versions,
+)
 
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Return every rule, by id."""
-    rules = (rule for group in _GROUPS for rule in group)
+    rules = (rule for group in _GROUPS for rule in group.RULES)
     return tuple(sorted(rules, key=lambda rule: rule.id))
 
 
