@@ -17,7 +17,7 @@ from service.api.edge import Edge
 from service.api.guards import GUARDS
 from service.api.metrics import Metrics
 from service.api.problems import problem_response
-from service.api.routes import ROUTES
+from service.api.routes import make_router
 from service.embedded import EmbeddedStore, store_url
 from service.log import get_logger
 from service.model_lookup import make_resolver
@@ -53,7 +53,7 @@ def create_app(
         lifespan.append(_warming_up)
     context = make_context(settings, client, now=now)
     app = Litestar(
-        ROUTES,
+        [make_router()],
         dependencies={"context": Provide(lambda: context, sync_to_thread=False)},
         exception_handlers={Exception: problem_response},
         guards=GUARDS,

@@ -108,6 +108,18 @@ class EmbeddedStore:
             self._supervisor.join(timeout=_STOP_LIMIT_S)
         self._release()
 
+    def wait_for_restart(self, *, after: int, timeout_s: float) -> None:
+        """Return once a server other than process `after` answers.
+
+        Raises:
+            StoreNotStarted: None did in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while self.pid == after or not _answers(self._socket):
+            if time.monotonic() > deadline:
+                raise StoreNotStarted(f"the embedded store did not come back in {timeout_s:.0f} s")
+            time.sleep(_POLL_S)
+
     def _release(self) -> None:
         if self._service_lock:
             self._service_lock.close()

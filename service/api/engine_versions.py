@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from litestar import Response, get
-from litestar.params import FromPath
-from msgspec import Meta
+from litestar.openapi.spec import Example
+from litestar.params import PathParameter
 
 from api_schemas.catalogue import (
     EngineVersionDescription,
@@ -21,7 +21,7 @@ from service.tuning.errors import UnknownEngineVersion
 
 VersionText = Annotated[
     str,
-    Meta(min_length=1, max_length=64, description="vLLM release.", examples=["0.33.0"]),
+    PathParameter(max_length=64, description="vLLM release.", examples=[Example(value="0.33.0")]),
 ]
 
 
@@ -49,7 +49,7 @@ def list_engine_versions() -> Response[bytes]:
         Answer(200, "The release.", kind=EngineVersionDescription), problems=("not-found",)
     ),
 )
-def get_engine_version(version: FromPath[VersionText]) -> Response[bytes]:
+def get_engine_version(version: VersionText) -> Response[bytes]:
     """Return whether a release is supported, and where its settings are."""
     return Response(encode(_describe(_parse(version))), media_type=JSON)
 
@@ -65,7 +65,7 @@ def get_engine_version(version: FromPath[VersionText]) -> Response[bytes]:
         problems=("not-found",),
     ),
 )
-def list_engine_settings(version: FromPath[VersionText]) -> Response[bytes]:
+def list_engine_settings(version: VersionText) -> Response[bytes]:
     """Return every launch setting of a release, with the values it takes where they are listed."""
     parsed = _parse(version)
     items = [_setting(name, parsed) for name in sorted(known_settings(parsed))]

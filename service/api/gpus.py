@@ -4,8 +4,8 @@ from typing import Annotated
 from urllib.parse import quote
 
 from litestar import Response, get
-from litestar.params import FromPath
-from msgspec import Meta
+from litestar.openapi.spec import Example
+from litestar.params import PathParameter
 
 from api_schemas.catalogue import FigureDescription, GpuDescription, GpuList, GpuSummary
 from service.api.bodies import encode
@@ -15,14 +15,9 @@ from service.tuning.errors import UnknownGpu
 from service.tuning.hardware.catalogue import all_gpus, figure_sources, gpu_aliases, gpu_entry
 from service.tuning.hardware.spec import Gpu
 
+_EXAMPLES = [Example(value="H100-SXM5-80GB")]
 GpuName = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=256,
-        description="Catalogue name or alias.",
-        examples=["H100-SXM5-80GB"],
-    ),
+    str, PathParameter(max_length=256, description="Catalogue name or alias.", examples=_EXAMPLES)
 ]
 
 
@@ -50,7 +45,7 @@ def list_gpus() -> Response[bytes]:
         problems=("not-found",),
     ),
 )
-def get_gpu(name: FromPath[GpuName]) -> Response[bytes]:
+def get_gpu(name: GpuName) -> Response[bytes]:
     """Return a GPU by its catalogue name, or by what a driver or a cloud calls it."""
     try:
         entry = gpu_entry(name)

@@ -6,14 +6,16 @@ what is accepted: bounds, patterns, refused unknown fields, required answers.
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import KwargDefinition
 from litestar.routes import HTTPRoute
 from litestar.types import Empty
 from litestar.typing import FieldDefinition
+from msgspec import Meta
 
 from api_schemas.problem import Problem, ProblemCode
 from service.api import examples
@@ -33,6 +35,15 @@ _ALWAYS: tuple[ProblemCode, ...] = (
     "rate-limited",
     "internal-error",
 )
+_BOUNDS = {
+    "ge": "ge",
+    "le": "le",
+    "pattern": "pattern",
+    "min_length": "min_length",
+    "max_length": "max_length",
+    "max_items": "max_length",
+}
+"""What a parameter's declaration may state, and the schema's word for it."""
 _TAGS = {
     "advice": "What to launch, and what to expect of it.",
     "catalogues": "What Setpoint knows: models, GPUs, presets, vLLM releases, rules.",
@@ -148,16 +159,33 @@ def _parameters(
 
 
 def _parameter(name: str, place: str, field: FieldDefinition) -> Json:
-    schema = msgspec.json.schema(field.raw)
-    options = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
-    if len(options) == 1:  # an absent parameter is None; null itself cannot be sent
-        schema = options[0]
+    definition = field.kwarg_definition
+    assert isinstance(definition, KwargDefinition)  # noqa: S101  # how parameters are declared here
+    bounds = {
+        key: getattr(definition, source)
+        for source, key in _BOUNDS.items()
+        if getattr(definition, source) is not None
+    }
+    schema = msgspec.json.schema(Annotated[_without_none(field.annotation), Meta(**bounds)])
+    if definition.examples:
+        schema["examples"] = [example.value for example in definition.examples]
     required = field.default is Empty
-    parameter: Json = {"name": name, "in": place, "required": required}
-    parameter["description"] = schema.pop("description", "")
     if not required and field.default is not None:
         schema["default"] = field.default
-    return {**parameter, "schema": schema}
+    return {
+        "name": name,
+        "in": place,
+        "required": required,
+        "description": definition.description or "",
+        "schema": schema,
+    }
+
+
+def _without_none(annotation: Any) -> Any:  # noqa: ANN401  # any annotation
+    """Return the type of a parameter that is given: None stands for an absent one."""
+    options = [option for option in get_args(annotation) if option is not type(None)]
+    is_optional = type(None) in get_args(annotation)
+    return options[0] if is_optional and len(options) == 1 else annotation
 
 
 def _request_body(body: Body) -> Json:

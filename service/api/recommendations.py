@@ -8,7 +8,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 from litestar import Request, Response, delete, get, post
-from litestar.params import FromPath, FromQuery, RawBody
+from litestar.openapi.spec import Example
+from litestar.params import PathParameter, QueryParameter, RawBody
 from msgspec import Meta
 
 from api_schemas.recommendation import (
@@ -37,11 +38,10 @@ _ANY_FILE = "application/octet-stream"
 
 RecommendationId = Annotated[
     str,
-    Meta(
-        min_length=1,
+    PathParameter(
         max_length=64,
         description="Id that POST /recommendations answered.",
-        examples=["019acfb4-5c00-7a2b-8c11-0242ac120002"],
+        examples=[Example(value=examples.RECOMMENDATION_ID)],
     ),
 ]
 
@@ -113,29 +113,21 @@ def create_recommendation(body: RawBody, context: InjectedContext) -> Response[b
 def list_recommendations(
     *,
     context: InjectedContext,
-    model: FromQuery[
-        Annotated[str, Meta(min_length=1, max_length=256, description="Model id.")] | None
+    model: Annotated[str | None, QueryParameter(max_length=256, description="Model id.")] = None,
+    gpu: Annotated[
+        str | None, QueryParameter(max_length=256, description="GPU name or alias.")
     ] = None,
-    gpu: FromQuery[
-        Annotated[str, Meta(min_length=1, max_length=256, description="GPU name or alias.")] | None
+    label: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=321)]] | None,
+        QueryParameter(max_items=16, description="`name` or `name=value`; several must all match."),
     ] = None,
-    label: FromQuery[
-        Annotated[
-            list[Annotated[str, Meta(min_length=1, max_length=321)]],
-            Meta(max_length=16, description="`name` or `name=value`; several must all match."),
-        ]
-        | None
+    cursor: Annotated[
+        str | None,
+        QueryParameter(
+            max_length=128, description="Where the page starts: `next_cursor` of the last one."
+        ),
     ] = None,
-    cursor: FromQuery[
-        Annotated[
-            str,
-            Meta(
-                max_length=128, description="Where the page starts: `next_cursor` of the last one."
-            ),
-        ]
-        | None
-    ] = None,
-    limit: FromQuery[Annotated[int, Meta(ge=1, le=200, description="Rows of the page.")]] = 50,
+    limit: Annotated[int, QueryParameter(ge=1, le=200, description="Rows of the page.")] = 50,
 ) -> Response[bytes]:
     """Return what is stored, newest first, filtered by model, GPU and labels."""
     filters = Filters(
@@ -168,7 +160,7 @@ def list_recommendations(
     ),
 )
 def get_recommendation(
-    recommendation_id: FromPath[RecommendationId],
+    recommendation_id: RecommendationId,
     request: Request[Any, Any, Any],
     context: InjectedContext,
 ) -> Response[bytes]:
@@ -197,9 +189,7 @@ def get_recommendation(
         problems=("not-found", "store-unavailable"),
     ),
 )
-def delete_recommendation(
-    recommendation_id: FromPath[RecommendationId], context: InjectedContext
-) -> None:
+def delete_recommendation(recommendation_id: RecommendationId, context: InjectedContext) -> None:
     """Remove a recommendation for good."""
     if not context.recommendations.delete(recommendation_id):
         raise not_found("recommendation", recommendation_id)
@@ -222,9 +212,12 @@ def delete_recommendation(
     ),
 )
 def get_recommendation_file(
-    recommendation_id: FromPath[RecommendationId],
-    file_path: FromPath[
-        Annotated[str, Meta(description="Path of the file, as in `files`.", examples=["serve.sh"])]
+    recommendation_id: RecommendationId,
+    file_path: Annotated[
+        str,
+        PathParameter(
+            description="Path of the file, as in `files`.", examples=[Example(value="serve.sh")]
+        ),
     ],
     context: InjectedContext,
 ) -> Response[bytes]:

@@ -1,6 +1,6 @@
 """All routes."""
 
-from litestar.types import ControllerRouterHandler
+from litestar import Router
 
 from service.api import (
     engine_versions,
@@ -13,7 +13,7 @@ from service.api import (
     system,
 )
 
-ROUTES: list[ControllerRouterHandler] = [
+_HANDLERS = (
     estimates.create_estimate,
     gpus.list_gpus,
     gpus.get_gpu,
@@ -34,4 +34,13 @@ ROUTES: list[ControllerRouterHandler] = [
     system.get_metrics,
     system.get_openapi,
     system.get_problem_type,
-]
+)
+
+
+def make_router() -> Router:
+    """Return a router with all routes.
+
+    Through a router each handler is registered once; registered one by one, the framework would
+    wrap a threaded handler again for every further method of its path.
+    """
+    return Router("/", route_handlers=_HANDLERS)

@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from litestar import Response, get
-from litestar.params import FromPath
-from msgspec import Meta
+from litestar.openapi.spec import Example
+from litestar.params import PathParameter
 
 from api_schemas.catalogue import RuleDescription, RuleList
 from service.api.bodies import encode
@@ -14,7 +14,7 @@ from service.tuning.rules.base import Rule
 from service.tuning.rules.registry import all_rules, find_rule
 
 RuleId = Annotated[
-    str, Meta(min_length=1, max_length=32, description="Rule id.", examples=["PAR001"])
+    str, PathParameter(max_length=32, description="Rule id.", examples=[Example(value="PAR001")])
 ]
 
 
@@ -40,7 +40,7 @@ def list_rules() -> Response[bytes]:
     sync_to_thread=False,
     opt=describe(Answer(200, "The rule.", kind=RuleDescription), problems=("not-found",)),
 )
-def get_rule(rule_id: FromPath[RuleId]) -> Response[bytes]:
+def get_rule(rule_id: RuleId) -> Response[bytes]:
     """Return what a rule looks for, why, and where that is written."""
     rule = find_rule(rule_id)
     if rule is None:

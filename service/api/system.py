@@ -1,9 +1,10 @@
 """Health, metrics, the OpenAPI document and the pages that problem types resolve to."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from litestar import Request, Response, get
-from litestar.params import FromPath
+from litestar.openapi.spec import Example
+from litestar.params import PathParameter
 
 from api_schemas.system import Liveness, ProblemType, Readiness
 from service.api.bodies import encode
@@ -80,7 +81,14 @@ def get_openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
     sync_to_thread=False,
     opt=describe(Answer(200, "Code, status and title.", kind=ProblemType), problems=("not-found",)),
 )
-def get_problem_type(code: FromPath[str]) -> Response[bytes]:
+def get_problem_type(
+    code: Annotated[
+        str,
+        PathParameter(
+            max_length=64, description="Problem code.", examples=[Example(value="unknown-gpu")]
+        ),
+    ],
+) -> Response[bytes]:
     """Return what a problem's `type` stands for."""
     for known, kind in PROBLEMS.items():
         if known == code:
