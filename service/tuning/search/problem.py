@@ -11,6 +11,7 @@ from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
 from service.tuning.models.spec import ModelSpec
 from service.tuning.presets import FilledWorkload
+from service.tuning.rules.domains import recommended_dtype
 from service.tuning.search.demand import Demand, demand_of
 from service.tuning.search.lengths_rule import LengthChoice, choose_length
 from service.tuning.search.utilization_rule import UtilizationChoice, choose_utilization
@@ -68,13 +69,17 @@ def pose_problem(
         demand=demand,
         length=choose_length(demand, model_limit_tokens=spec.max_position_embeddings),
         utilization=choose_utilization(node, version=version, posture=posture),
-        base=_base_config(model, constraints.pin or EngineConfig()),
+        base=_base_config(model, constraints.pin or EngineConfig(), spec=spec, node=node),
     )
 
 
-def _base_config(model: ModelRef, pin: EngineConfig) -> EngineConfig:
-    """Return the pinned settings plus those that adapters and a drafter make necessary."""
+def _base_config(
+    model: ModelRef, pin: EngineConfig, *, spec: ModelSpec, node: Node
+) -> EngineConfig:
+    """Return the pinned settings plus those that dtype, adapters and drafter make necessary."""
     changes: dict[str, object] = {}
+    if spec.dtype == "bfloat16" and (usable := recommended_dtype(spec, node.gpu)) != spec.dtype:
+        changes["dtype"] = usable
     if model.lora is not None:
         changes |= {
             "enable_lora": True,

@@ -1,0 +1,153 @@
+"""The parts an advice is made of: estimates, alternatives, cost, the request as understood."""
+
+from collections.abc import Sequence
+
+from api_schemas.engine import EngineConfig
+from api_schemas.estimate import Estimate, Performance
+from api_schemas.explanation import Basis, Finding
+from api_schemas.recommendation import (
+    Alternative,
+    Constraints,
+    Cost,
+    Replicas,
+    ShortEstimate,
+    TargetEngine,
+    TuningRequest,
+    UnderstoodRequest,
+)
+from api_schemas.slo import TargetOutcome
+from service.tuning.decisions.headline import trade_off
+from service.tuning.estimate import applied_defaults, memory_breakdown
+from service.tuning.memory.plan import MemoryPlan
+from service.tuning.provenance import provenance
+from service.tuning.rules import check_rules
+from service.tuning.rules.base import RuleContext
+from service.tuning.search.alternatives import Alternate
+from service.tuning.search.baseline import Baseline
+from service.tuning.search.emission import emitted
+from service.tuning.search.problem import Problem
+from service.tuning.search.trial import Trial
+
+_SECONDS_PER_HOUR = 3600
+
+
+def rule_findings(
+    problem: Problem, *, config: EngineConfig, effective: EngineConfig, plan: MemoryPlan
+) -> list[Finding]:
+    """Return what the rules find in a configuration under this load."""
+    return check_rules(
+        RuleContext(
+            version=problem.version,
+            given=config,
+            effective=effective,
+            spec=problem.spec,
+            node=problem.node,
+            plan=plan,
+            model=problem.model,
+            workload=problem.filled.workload,
+            slo=problem.filled.slo,
+        )
+    )
+
+
+def estimate_of(
+    problem: Problem,
+    *,
+    config: EngineConfig,
+    effective: EngineConfig,
+    plan: MemoryPlan,
+    performance: Performance | None,
+    outcomes: Sequence[TargetOutcome],
+    findings: Sequence[Finding],
+    basis: Basis = "modelled",
+) -> Estimate:
+    """Return the what-if of one copy; it starts only without error findings."""
+    fits = plan.fits and not any(finding.severity == "error" for finding in findings)
+    return Estimate(
+        fits=fits,
+        memory=memory_breakdown(plan, effective),
+        performance=performance,
+        slo=list(outcomes),
+        basis=basis,
+        defaults_applied=applied_defaults(config, effective),
+        findings=list(findings),
+        provenance=provenance(problem.version),
+    )
+
+
+def baseline_estimate(problem: Problem, baseline: Baseline) -> Estimate:
+    """Return the what-if of one copy of vLLM's own defaults."""
+    return estimate_of(
+        problem,
+        config=baseline.config,
+        effective=baseline.effective,
+        plan=baseline.plan,
+        performance=baseline.performance,
+        outcomes=baseline.outcomes,
+        findings=rule_findings(
+            problem, config=baseline.config, effective=baseline.effective, plan=baseline.plan
+        ),
+    )
+
+
+def alternative(problem: Problem, other: Alternate, pick: Trial) -> Alternative:
+    """Return another point of the front with what it trades against the pick."""
+    trial = other.trial
+    return Alternative(
+        label=other.label,
+        config=emitted(problem, trial.sized.config, trial.sized.effective),
+        replicas=replicas_of(trial),
+        estimate=_short(trial),
+        trade_off=trade_off(trial, pick),
+    )
+
+
+def _short(trial: Trial) -> ShortEstimate:
+    performance = trial.performance
+    return ShortEstimate(
+        kv_cache_tokens=trial.sized.kv.tokens,
+        max_concurrency=round(trial.sized.kv.max_concurrency, 4),
+        ttft_ms_p95=performance.ttft_ms.p95,
+        tpot_ms_p95=performance.tpot_ms.p95,
+        e2el_ms_p95=performance.e2el_ms.p95,
+        requests_per_s=trial.requests_per_s,
+        output_tokens_per_s=trial.output_tokens_per_s,
+        output_tokens_per_s_per_gpu=trial.output_tokens_per_s / trial.gpus,
+        preemptions_per_request=performance.preemptions_per_request,
+        meets_slo=trial.meets,
+    )
+
+
+def replicas_of(trial: Trial) -> Replicas:
+    """Return the copies of a trial and what each of them serves."""
+    return Replicas(
+        count=trial.copies, gpus=trial.gpus, requests_per_s_each=trial.performance.requests_per_s
+    )
+
+
+def cost_of(problem: Problem, trial: Trial) -> Cost | None:
+    """Return price per hour and per million output tokens, when the request names a price."""
+    price = problem.node.price_per_gpu_hour
+    if price is None:
+        return None
+    per_hour = price * trial.gpus
+    tokens_per_hour = trial.output_tokens_per_s * _SECONDS_PER_HOUR
+    return Cost(
+        per_million_output_tokens=per_hour / tokens_per_hour * 1e6 if tokens_per_hour > 0 else None,
+        per_hour=per_hour,
+    )
+
+
+def understood(request: TuningRequest, problem: Problem) -> UnderstoodRequest:
+    """Return the request as it was read, with what was assumed."""
+    return UnderstoodRequest(
+        model=request.model,
+        hardware=request.hardware,
+        workload=problem.filled.workload,
+        slo=problem.filled.slo,
+        objective=problem.objective,
+        posture=problem.posture,
+        engine=TargetEngine(version=problem.version.text),
+        constraints=request.constraints or Constraints(),
+        assumptions=list(problem.filled.assumptions),
+    )

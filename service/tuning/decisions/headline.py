@@ -1,0 +1,83 @@
+"""One sentence for people, and what an alternative trades."""
+
+from api_schemas.recommendation import Binding, Nearest
+from service.tuning.decisions.case import figure
+from service.tuning.search.problem import Problem
+from service.tuning.search.ranking import speed_per_s, throughput_tokens_per_s
+from service.tuning.search.trial import Trial
+
+
+def feasible_headline(problem: Problem, pick: Trial) -> str:
+    """Return what to run and what to expect from it."""
+    performance = pick.performance
+    return (
+        f"Run {_copies(pick)} of {problem.spec.id} on {pick.gpus} x {problem.node.gpu.name} "
+        f"({pick.sized.topology.label}, at most {pick.sized.effective.max_num_seqs} requests at "
+        f"once each): the first token after {figure(performance.ttft_ms.p95)} ms and "
+        f"{figure(performance.tpot_ms.p95)} ms per token at the 95th percentile"
+        f"{_limits(problem, pick)}{_capacity(problem, pick)}."
+    )
+
+
+def infeasible_headline(problem: Problem, binding: Binding, nearest: Nearest | None) -> str:
+    """Return why it cannot be done, and the nearest thing that can."""
+    gpus = f"{problem.node.num_gpus} x {problem.node.gpu.name}"
+    detail = binding.detail.rstrip(".")
+    closing = f"; the nearest way: {nearest.change}" if nearest is not None else ""
+    return f"{problem.spec.id} on {gpus} cannot do this: {_lower_first(detail)}{closing}."
+
+
+def trade_off(trial: Trial, pick: Trial) -> str:
+    """Return how an alternative compares with the pick, in one sentence."""
+    parts = [
+        _versus("answer", speed_per_s(trial) / max(speed_per_s(pick), 1e-12), "faster", "slower"),
+        _versus(
+            "throughput",
+            throughput_tokens_per_s(trial) / max(throughput_tokens_per_s(pick), 1e-12),
+            "higher",
+            "lower",
+        ),
+        f"{trial.gpus} instead of {pick.gpus} GPUs" if trial.gpus != pick.gpus else "",
+        "16-bit instead of 8-bit cache" if _drops_fp8(trial, pick) else "",
+    ]
+    said = [part for part in parts if part]
+    limits = "" if trial.meets else "; it misses a limit"
+    return f"{trial.sized.topology.label} x {trial.copies}: {', '.join(said) or 'equal'}{limits}."
+
+
+def _drops_fp8(trial: Trial, pick: Trial) -> bool:
+    return pick.sized.kv_cache_dtype is not None and trial.sized.kv_cache_dtype is None
+
+
+_SAME = 0.02
+
+
+def _versus(noun: str, ratio: float, up: str, down: str) -> str:
+    if abs(ratio - 1) <= _SAME:
+        return f"{noun} about the same"
+    return f"{noun} {abs(ratio - 1):.0%} {up if ratio > 1 else down}"
+
+
+def _copies(pick: Trial) -> str:
+    return "one copy" if pick.copies == 1 else f"{pick.copies} copies"
+
+
+def _limits(problem: Problem, pick: Trial) -> str:
+    if not problem.filled.slo.targets:
+        return ""
+    unsure = any(outcome.verdict == "uncertain" for outcome in pick.outcomes)
+    return ", within the limits by prediction but near them" if unsure else ", within the limits"
+
+
+def _capacity(problem: Problem, pick: Trial) -> str:
+    carried = pick.capacity_requests_per_s
+    if carried is None:
+        return f", {figure(pick.output_tokens_per_s)} output tokens/s in all"
+    closing = " within the limits" if problem.filled.slo.targets else ""
+    return f"; up to about {figure(carried)} requests/s{closing}"
+
+
+def _lower_first(text: str) -> str:
+    """Return the sentence for use inside another one; abbreviations keep their capitals."""
+    word = text.split(" ", 1)[0]
+    return text if word.isupper() else text[:1].lower() + text[1:]

@@ -1,0 +1,198 @@
+"""The search: size every legal layout, rank by the closed form, simulate the few best."""
+
+import msgspec
+
+from service.tuning.search.admission_rule import AdmissionChoice, round_down
+from service.tuning.search.operating_point import operating_point
+from service.tuning.search.problem import Problem, whole
+from service.tuning.search.ranking import merit, rank_key
+from service.tuning.search.sizing import (
+    FP8,
+    Misfit,
+    Sized,
+    size_topology,
+    uses_fp8_kv,
+    with_admission,
+    with_batched_tokens,
+)
+from service.tuning.search.topology import Topology, legal_topologies
+from service.tuning.search.trial import Trial, try_out, with_capacity
+
+TOKEN_BUDGETS = (1024, 2048, 4096, 8192, 16_384)
+"""Budgets that are compared beside vLLM's own one; the guides move between 2048 and 16384."""
+_REFINED = 3
+_SIMULATED = 3
+_WORTH_A_CHANGE = 1.02
+"""A value other than vLLM's own must gain this much."""
+_BACK_OFF = 0.8
+"""The guides step back to 0.8 of the cap where preemptions begin."""
+_BACK_OFF_STEPS = 4
+_COST_HEADROOM = {"production": 0.8, "aggressive": 0.95}
+"""Share of its capacity that a copy is filled to when copies are counted."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What the search saw and what it picked."""
+
+    pick: Trial | None
+    """Simulated; None when nothing fits."""
+    trials: tuple[Trial, ...]
+    """Every layout that fits, best first (closed form)."""
+    finalists: tuple[Trial, ...]
+    """Those that were simulated, best first."""
+    misfits: tuple[Misfit, ...]
+    token_trials: tuple[Trial, ...]
+    """The picked layout with other token budgets (closed form)."""
+
+
+def find_best(problem: Problem) -> Found:
+    """Return the best configuration for the objective, and what it was compared with."""
+    sized, misfits = size_all(problem)
+    trials = _ranked(problem, [assess(problem, one) for one in sized])
+    refined = [refine(problem, trial) for trial in trials[:_REFINED]]
+    token_trials = {one.best.sized.topology: one.token_trials for one in refined}
+    shortlist = _ranked(problem, [*(one.best for one in refined), *trials[_REFINED:]])
+    finalists = _ranked(problem, [confirm(problem, trial) for trial in shortlist[:_SIMULATED]])
+    pick = finalists[0] if finalists else None
+    return Found(
+        pick=pick,
+        trials=tuple(shortlist),
+        finalists=tuple(finalists),
+        misfits=tuple(misfits),
+        token_trials=token_trials.get(pick.sized.topology, ()) if pick else (),
+    )
+
+
+def size_all(problem: Problem) -> tuple[list[Sized], list[Misfit]]:
+    """Return every legal layout that fits, and every one that does not with its reason."""
+    dtypes = (None, FP8) if uses_fp8_kv(problem) else (None,)
+    outcomes = [
+        size_topology(problem, topology, kv_cache_dtype=dtype)
+        for topology in topologies(problem)
+        for dtype in dtypes
+    ]
+    sized = [outcome for outcome in outcomes if isinstance(outcome, Sized)]
+    misfits = [outcome for outcome in outcomes if isinstance(outcome, Misfit)]
+    return sized, misfits
+
+
+def topologies(problem: Problem) -> tuple[Topology, ...]:
+    """Return the legal layouts of the problem."""
+    return legal_topologies(
+        problem.spec,
+        problem.node,
+        version=problem.version,
+        constraints=problem.constraints,
+        pin=problem.pin,
+    )
+
+
+def assess(problem: Problem, sized: Sized) -> Trial:
+    """Return the trial in as many copies as the objective wants (closed form)."""
+    copies = problem.node.num_gpus // sized.topology.gpus
+    trial = with_capacity(problem, try_out(problem, sized, copies=copies))
+    if problem.objective == "cost" and trial.meets:
+        return fewer_copies(problem, trial) or trial
+    return trial
+
+
+def fewer_copies(problem: Problem, trial: Trial) -> Trial | None:
+    """Return the trial in the fewest copies that carry a stated load with head-room, if fewer."""
+    most = trial.copies
+    if not problem.filled.arrivals_given:
+        return None
+    first = 1
+    if trial.capacity_factor is not None:
+        first = whole(most / trial.capacity_factor / _COST_HEADROOM[problem.posture])
+    for copies in range(min(first, most), most):
+        fewer = with_capacity(problem, try_out(problem, trial.sized, copies=copies))
+        if fewer.meets:
+            return fewer
+    return None
+
+
+class Refined(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial with its cap and token budget settled."""
+
+    best: Trial
+    token_trials: tuple[Trial, ...]
+
+
+def refine(problem: Problem, trial: Trial) -> Refined:
+    """Return the trial with the admission cap of its operating point and the best token budget."""
+    trial = _at_operating_point(problem, trial)
+    if problem.pin.max_num_batched_tokens is not None:
+        return Refined(best=trial, token_trials=(trial,))
+    compared = [trial, *_other_budgets(problem, trial)]
+    best = min(compared, key=lambda other: _budget_key(problem, other, trial))
+    return Refined(best=best, token_trials=tuple(compared))
+
+
+def _budget_key(problem: Problem, other: Trial, own: Trial) -> tuple[float, ...]:
+    """Return the rank of a budget; vLLM's own one gets the gain that a change must bring."""
+    if not other.meets:
+        return rank_key(problem, other)
+    bonus = _WORTH_A_CHANGE if other is own else 1.0
+    return (0.0, -merit(problem, other) * bonus, 0.0)
+
+
+def _other_budgets(problem: Problem, trial: Trial) -> list[Trial]:
+    own = trial.sized.effective.max_num_batched_tokens
+    found = []
+    for tokens in TOKEN_BUDGETS:
+        sized = with_batched_tokens(problem, trial.sized, tokens) if tokens != own else None
+        if sized is not None:
+            found.append(with_capacity(problem, try_out(problem, sized, copies=trial.copies)))
+    return found
+
+
+def _at_operating_point(problem: Problem, trial: Trial) -> Trial:
+    """Return the trial with a cap no larger than where the time per token reaches its limit."""
+    if problem.pin.max_num_seqs is not None:
+        return trial
+    cap = operating_point(problem, trial)
+    if cap is None or round_down(cap) >= trial.sized.admission.value:
+        return trial
+    lower = _lowered(problem, trial, cap=round_down(cap), limited_by_slo=True)
+    return lower or trial
+
+
+def confirm(problem: Problem, trial: Trial) -> Trial:
+    """Return the trial simulated, its cap stepped back while preemptions are predicted."""
+    limit = problem.filled.slo.max_preemptions_per_request or 0.0
+    simulated = _simulate(problem, trial)
+    for _ in range(_BACK_OFF_STEPS):
+        if simulated.performance.preemptions_per_request <= limit:
+            break
+        cap = round_down(simulated.sized.admission.value * _BACK_OFF)
+        lower = None
+        if problem.pin.max_num_seqs is None and cap < simulated.sized.admission.value:
+            lower = _lowered(problem, trial, cap=cap, limited_by_slo=False)
+        if lower is None:
+            break
+        simulated = _simulate(problem, lower)
+    return simulated
+
+
+def _simulate(problem: Problem, trial: Trial) -> Trial:
+    simulated = try_out(problem, trial.sized, copies=trial.copies, method="simulation")
+    return msgspec.structs.replace(simulated, capacity_factor=trial.capacity_factor)
+
+
+def _lowered(problem: Problem, trial: Trial, *, cap: int, limited_by_slo: bool) -> Trial | None:
+    admission: AdmissionChoice = msgspec.structs.replace(
+        trial.sized.admission,
+        value=cap,
+        limited_by="slo" if limited_by_slo else trial.sized.admission.limited_by,
+    )
+    sized = with_admission(problem, trial.sized, admission)
+    if sized is None:
+        return None
+    return with_capacity(problem, try_out(problem, sized, copies=trial.copies))
+
+
+def _ranked(problem: Problem, trials: list[Trial]) -> list[Trial]:
+    return sorted(
+        trials,
+        key=lambda t: (rank_key(problem, t), t.sized.topology, t.sized.kv_cache_dtype or ""),
+    )

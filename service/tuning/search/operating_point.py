@@ -1,0 +1,48 @@
+"""Where the time per token reaches its limit: the concurrency to admit at most."""
+
+import msgspec
+
+from api_schemas.slo import Slo
+from api_schemas.workload import ClosedLoop
+from service.tuning.search.problem import Problem
+from service.tuning.search.trial import Trial, predict
+
+_STEADY = frozenset({"tpot", "itl"})
+"""Metrics that the number of running requests decides; a queue in front does not."""
+_STEPS = 6
+_BURST = 1.1
+"""Head-room above the point, so that short bursts are not queued for nothing."""
+
+
+def operating_point(problem: Problem, trial: Trial) -> float | None:
+    """Return the largest concurrency of one copy whose time per token stays in the limits.
+
+    None without such limits, or when even the present cap keeps them. Found by halving the
+    interval on closed loops with the closed form.
+    """
+    slo = _steady_limits(problem.filled.slo)
+    cap = trial.sized.admission.value
+    if not slo.targets or _holds(problem, trial, slo, concurrency=cap):
+        return None
+    low, high = 1, cap
+    for _ in range(_STEPS):
+        middle = max(low + 1, round((low * high) ** 0.5))
+        if middle >= high:
+            break
+        if _holds(problem, trial, slo, concurrency=middle):
+            low = middle
+        else:
+            high = middle
+    return low * _BURST
+
+
+def _steady_limits(slo: Slo) -> Slo:
+    return Slo(targets=[target for target in slo.targets if target.metric in _STEADY])
+
+
+def _holds(problem: Problem, trial: Trial, slo: Slo, *, concurrency: int) -> bool:
+    workload = msgspec.structs.replace(
+        problem.filled.workload, arrivals=ClosedLoop(max_concurrency=concurrency)
+    )
+    _, outcomes = predict(problem, trial.sized, workload, slo, method="closed_form")
+    return all(outcome.margin >= 0 for outcome in outcomes)

@@ -1,0 +1,67 @@
+"""Which trial is best for an objective."""
+
+from service.tuning.search.problem import Problem
+from service.tuning.search.trial import Trial
+
+_CAPACITY_WEIGHT = 2 / 3
+"""Balanced: capacity counts twice as much as speed, since the limits already hold."""
+_EIGHT_BIT_CACHE_HANDICAP = 0.95
+"""An 8-bit cache must gain this much: it may cost quality on very long contexts (guide 1)."""
+_COMPLEX_LAYOUT_HANDICAP = 0.97
+"""Pipeline stages and data-parallel experts must gain this much over plain tensor ranks."""
+
+
+def rank_key(problem: Problem, trial: Trial) -> tuple[float, ...]:
+    """Return the sort key of a trial, best first when sorted ascending.
+
+    Trials within every limit come before those that miss one; the former are in order of the
+    objective, the latter of how little they miss. Fewer GPUs decide what is left.
+    """
+    if not trial.meets:
+        return (1.0, -trial.margin, -merit(problem, trial), float(trial.gpus))
+    return (0.0, -merit(problem, trial), float(trial.gpus))
+
+
+def merit(problem: Problem, trial: Trial) -> float:
+    """Return how good a trial is for the objective; higher is better."""
+    return _objective(problem, trial) * _handicap(trial)
+
+
+def throughput_tokens_per_s(trial: Trial) -> float:
+    """Return the output tokens per second that count: at capacity, or of the closed loop."""
+    factor = trial.capacity_factor
+    return trial.output_tokens_per_s * (1.0 if factor is None else factor)
+
+
+def speed_per_s(trial: Trial) -> float:
+    """Return the reciprocal of the mean time of a whole answer."""
+    return 1000 / max(trial.performance.e2el_ms.mean, 1e-6)
+
+
+def _objective(problem: Problem, trial: Trial) -> float:
+    match problem.objective:
+        case "latency":
+            return speed_per_s(trial)
+        case "throughput":
+            return throughput_tokens_per_s(trial)
+        case "cost":
+            return _economy(problem, trial)
+        case "balanced":
+            capacity = max(throughput_tokens_per_s(trial), 1e-9)
+            return float(capacity**_CAPACITY_WEIGHT * speed_per_s(trial) ** (1 - _CAPACITY_WEIGHT))
+
+
+def _economy(problem: Problem, trial: Trial) -> float:
+    """Return what a GPU buys: with a stated load the fewest GPUs win, else tokens per GPU."""
+    per_gpu = throughput_tokens_per_s(trial) / trial.gpus
+    if not problem.filled.arrivals_given:
+        return per_gpu
+    return 1e6 / trial.gpus + per_gpu / (1 + per_gpu)
+
+
+def _handicap(trial: Trial) -> float:
+    topology = trial.sized.topology
+    factor = 1.0 if trial.sized.kv_cache_dtype is None else _EIGHT_BIT_CACHE_HANDICAP
+    if topology.pipeline_parallel_size > 1 or topology.data_parallel_size > 1:
+        factor *= _COMPLEX_LAYOUT_HANDICAP
+    return factor

@@ -1,0 +1,170 @@
+"""One configuration tried on paper: its predicted behaviour under its share of the load."""
+
+from typing import Literal
+
+import msgspec
+
+from api_schemas.engine import EngineConfig
+from api_schemas.estimate import Performance
+from api_schemas.slo import Slo, TargetOutcome
+from api_schemas.workload import Workload
+from service.tuning.memory.plan import MemoryPlan
+from service.tuning.performance import (
+    Prediction,
+    closed_form_performance,
+    judge_slo,
+    predict_performance,
+    prepare,
+)
+from service.tuning.search.problem import Problem
+from service.tuning.search.share import scaled, share_of, slo_of_one
+from service.tuning.search.sizing import Sized
+
+Method = Literal["closed_form", "simulation"]
+_FASTEST_FACTOR, _SLOWEST_FACTOR = 256.0, 1 / 256
+_HALVINGS = 3
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """A sized configuration in `copies` copies, and what is predicted for one of them."""
+
+    sized: Sized
+    copies: int
+    method: Method
+    performance: Performance
+    outcomes: tuple[TargetOutcome, ...]
+    capacity_factor: float | None = None
+    """How many times the offered rate all copies carry within the limits; None: closed loop."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all copies."""
+        return self.copies * self.sized.topology.gpus
+
+    @property
+    def margin(self) -> float:
+        """The smallest relative margin to a limit; negative when one is missed."""
+        margins = [outcome.margin for outcome in self.outcomes]
+        if self.performance.saturated:
+            margins.append(-1.0)
+        return min(margins, default=0.0)
+
+    @property
+    def meets(self) -> bool:
+        """Whether every limit is predicted to hold, and the queue does not grow."""
+        return self.margin >= 0
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        """Output tokens per second of all copies at the offered load."""
+        return self.performance.output_tokens_per_s * self.copies
+
+    @property
+    def requests_per_s(self) -> float:
+        """Requests per second of all copies at the offered load."""
+        return self.performance.requests_per_s * self.copies
+
+    @property
+    def capacity_requests_per_s(self) -> float | None:
+        """Most requests per second of all copies within the limits; None for closed loops."""
+        if self.capacity_factor is None:
+            return None
+        return self.requests_per_s * self.capacity_factor
+
+
+def try_out(
+    problem: Problem, sized: Sized, *, copies: int, method: Method = "closed_form"
+) -> Trial:
+    """Return the trial of a configuration at the offered load."""
+    workload = share_of(problem.filled.workload, copies=copies)
+    slo = slo_of_one(problem.filled.slo, copies=copies)
+    performance, outcomes = predict(problem, sized, workload, slo, method=method)
+    return Trial(
+        sized=sized, copies=copies, method=method, performance=performance, outcomes=outcomes
+    )
+
+
+def with_capacity(problem: Problem, trial: Trial) -> Trial:
+    """Return the trial with the largest load that it carries within the limits (closed form).
+
+    The offered rate is doubled or halved until the verdict changes, then the interval is halved
+    three times on a logarithmic scale: known to about a tenth.
+    """
+    if problem.demand.requests_per_s is None:
+        return trial
+    holds = _Holds(problem, trial)
+    low, high = _bracket(holds, starts_well=trial.meets)
+    for _ in range(_HALVINGS):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return msgspec.structs.replace(trial, capacity_factor=low)
+
+
+class _Holds:
+    """Whether a multiple of the offered load stays within the limits."""
+
+    def __init__(self, problem: Problem, trial: Trial) -> None:
+        self._problem = problem
+        self._trial = trial
+        self._share = share_of(problem.filled.workload, copies=trial.copies)
+        self._slo = Slo(targets=problem.filled.slo.targets)
+
+    def __call__(self, factor: float) -> bool:
+        load = scaled(self._share, factor)
+        performance, outcomes = predict(
+            self._problem, self._trial.sized, load, self._slo, method="closed_form"
+        )
+        return not performance.saturated and all(outcome.margin >= 0 for outcome in outcomes)
+
+
+def _bracket(holds: _Holds, *, starts_well: bool) -> tuple[float, float]:
+    """Return two factors, a power of two apart, between which the verdict changes."""
+    factor = 1.0
+    if starts_well:
+        while factor < _FASTEST_FACTOR and holds(2 * factor):
+            factor *= 2
+        return factor, 2 * factor
+    while factor > _SLOWEST_FACTOR and not holds(factor / 2):
+        factor /= 2
+    return factor / 2, factor
+
+
+def predict(
+    problem: Problem, sized: Sized, workload: Workload, slo: Slo, *, method: Method
+) -> tuple[Performance, tuple[TargetOutcome, ...]]:
+    """Return the prediction for one copy under this load, and its limits judged."""
+    if method == "simulation":
+        return predict_config(problem, sized.effective, sized.plan, workload=workload, slo=slo)
+    performance = closed_form_performance(prepared(problem, sized), workload=workload)
+    return performance, tuple(judge_slo(performance, slo))
+
+
+def predict_config(
+    problem: Problem, effective: EngineConfig, plan: MemoryPlan, *, workload: Workload, slo: Slo
+) -> tuple[Performance, tuple[TargetOutcome, ...]]:
+    """Return the simulated behaviour of one copy of any configuration that fits."""
+    performance = predict_performance(
+        spec=problem.spec,
+        node=problem.node,
+        config=effective,
+        version=problem.version,
+        plan=plan,
+        workload=workload,
+        slo=slo,
+        speculative=problem.model.speculative,
+        method="simulation",
+    )
+    return performance, tuple(judge_slo(performance, slo))
+
+
+def prepared(problem: Problem, sized: Sized) -> Prediction:
+    """Return what of a prediction does not depend on the load."""
+    return prepare(
+        spec=problem.spec,
+        node=problem.node,
+        config=sized.effective,
+        version=problem.version,
+        plan=sized.plan,
+        shared_prefix_tokens=problem.demand.shared_prefix_tokens,
+        speculative=problem.model.speculative,
+    )
