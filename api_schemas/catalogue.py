@@ -29,12 +29,12 @@ class ModelSummary(Response, frozen=True, kw_only=True):
     id: str
     origin: ModelOrigin
     architecture: str
-    parameters: Annotated[int, Meta(description="Weights of the model, by its config.")]
+    supported: Annotated[bool, Meta(description="Whether its layout can be estimated.")]
     url: str
 
 
 class ModelList(Response, frozen=True, kw_only=True):
-    """Models by id."""
+    """Models: registered ones first, then the bundled ones."""
 
     items: list[ModelSummary]
 
@@ -45,12 +45,17 @@ class ModelDescription(Response, frozen=True, kw_only=True):
     id: str
     origin: ModelOrigin
     architecture: str
-    parameters: Annotated[int, Meta(description="Weights of the model, by its config.")]
+    supported: Annotated[bool, Meta(description="Whether its layout can be estimated.")]
+    aliases: list[str]
+    parameters: Annotated[int | None, Meta(description="As the model's card states them.")]
     weights_bytes: Annotated[
         int | None, Meta(description="Total bytes of the checkpoint's files, when known.")
     ]
-    max_position_embeddings: int
     config: dict[str, Json]
+    assumed: Annotated[
+        list[str], Meta(description="Fields of `config` that the source does not hold.")
+    ]
+    note: str | None
     source: list[Source]
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from api_schemas.model import ModelRef
 from service.store.models import ModelStore
+from service.tuning.models.catalogue import resolve_model
 from service.tuning.models.spec import ModelSpec
 
 ResolveModel = Callable[[ModelRef], ModelSpec]
@@ -18,8 +19,6 @@ def make_resolver(models: ModelStore) -> ResolveModel:
     """
 
     def resolve(reference: ModelRef) -> ModelSpec:
-        from service.tuning.models.catalogue import resolve_model  # noqa: PLC0415
-
         return resolve_model(with_registered_config(reference, models))
 
     return resolve

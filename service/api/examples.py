@@ -2,6 +2,7 @@
 
 import msgspec
 
+from api_schemas.catalogue import ModelRegistration
 from api_schemas.engine import Engine, EngineConfig
 from api_schemas.estimate import Estimate, EstimateRequest
 from api_schemas.hardware import Hardware
@@ -83,6 +84,24 @@ def recommendation() -> Recommendation:
 def _first_lines(file: RenderedFile) -> RenderedFile:
     lines = file.content.splitlines(keepends=True)[:_SHOWN_LINES]
     return msgspec.structs.replace(file, content="".join(lines))
+
+
+def model_registration() -> ModelRegistration:
+    """Return the config of a Llama-like model with two billion parameters."""
+    return ModelRegistration(
+        config={
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_size": 2048,
+            "intermediate_size": 8192,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+            "vocab_size": 32000,
+            "max_position_embeddings": 8192,
+            "torch_dtype": "bfloat16",
+        }
+    )
 
 
 def problem(code: ProblemCode) -> Problem:

@@ -54,7 +54,8 @@ def refuse_field(pointer: str, message: str) -> Refusal:
 
 def not_found(kind: str, name: str, *, hint: str = "") -> Refusal:
     """Return the refusal of a name that nothing has."""
-    return Refusal("not-found", f"There is no {kind} {name!r}.{' ' + hint if hint else ''}")
+    sentence = f" {hint[0].upper()}{hint[1:]}" if hint else ""
+    return Refusal("not-found", f"There is no {kind} {name!r}.{sentence}")
 
 
 def problem_response(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -7,6 +7,7 @@ from service.api import (
     estimates,
     gpus,
     index,
+    models,
     presets,
     recommendations,
     rules,
@@ -15,6 +16,9 @@ from service.api import (
 
 _HANDLERS = (
     estimates.create_estimate,
+    models.list_models,
+    models.get_model,
+    models.register_model,
     gpus.list_gpus,
     gpus.get_gpu,
     presets.list_presets,
