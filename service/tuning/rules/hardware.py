@@ -72,7 +72,7 @@ def _sinks(context: RuleContext, spec: ModelSpec, node: Node) -> Iterator[Remark
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        id="HW001",
+        id="HW010",
         title="The GPU is one that vLLM runs on",
         help="Kernels are built from compute capability 7.0 (Volta) up; newer builds start at 7.5.",
         settings=(),
@@ -81,7 +81,7 @@ RULES: tuple[Rule, ...] = (
         check=with_node(_too_old),
     ),
     Rule(
-        id="HW002",
+        id="HW011",
         title="Old GPUs fall back to the first engine",
         help="From 0.8 to 0.10 the V1 engine needed compute capability 8.0.",
         settings=(),
@@ -92,7 +92,7 @@ RULES: tuple[Rule, ...] = (
         check=with_node(_first_engine),
     ),
     Rule(
-        id="HW003",
+        id="HW012",
         title="Attention sinks before Hopper",
         help="gpt-oss adds a learned sink to every head. In 0.10 only FlashAttention 3 and the"
         " Triton backend knew them.",

@@ -29,7 +29,8 @@ def item_limit(config: EngineConfig, kind: str) -> int | None:
 
 def _whole_item(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
     floor = multimodal_floor_tokens(spec, context.effective, context.version)
-    budget = positive_int(context.effective.max_num_batched_tokens)
+    # vLLM raises its own default to hold an item, so only a stated budget can be too small.
+    budget = positive_int(context.given.max_num_batched_tokens)
     if budget is not None and budget < floor:
         yield Remark(
             message=f"One media item of {spec.model_type} takes up to {floor} tokens and is never"
