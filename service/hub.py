@@ -25,6 +25,8 @@ ResolveModel = Callable[[ModelRef], ModelSpec]
 _CONFIG = "config.json"
 _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _OTHER_WAY = "Send its config.json as model.config, or register it with PUT /models."
+_HTTP_SLACK = 2
+"""The client's own limit is looser than ours, so that ours is the one that speaks."""
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
@@ -138,7 +140,7 @@ def _read(reference: ModelRef, *, options: HubOptions) -> ModelRecord:
     info = api.model_info(
         reference.id,
         revision=reference.revision,
-        timeout=options.timeout_s,
+        timeout=_HTTP_SLACK * options.timeout_s,
         files_metadata=True,
     )
     sizes = {file.rfilename: file.size for file in info.siblings or []}
@@ -149,7 +151,7 @@ def _read(reference: ModelRef, *, options: HubOptions) -> ModelRecord:
             _CONFIG,
             revision=info.sha,
             cache_dir=folder,
-            etag_timeout=options.timeout_s,
+            etag_timeout=_HTTP_SLACK * options.timeout_s,
             token=options.token,
             endpoint=options.endpoint,
         )
