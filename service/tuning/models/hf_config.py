@@ -10,10 +10,9 @@ from service.tuning.models.readers import mixed
 from service.tuning.models.readers.architectures import FAMILIES, REFUSED, TEXT_MODEL_TYPES
 from service.tuning.models.readers.attention import head_dim
 from service.tuning.models.readers.family import Family, Layer
-from service.tuning.models.readers.feed_forward import dense_feed_forward
 from service.tuning.models.readers.fields import ConfigFields
 from service.tuning.models.readers.hybrid import hidden_size
-from service.tuning.models.readers.positions import Reach, read_reach, read_ropes, rope_cache
+from service.tuning.models.readers.positions import Reach, read_reach, rope_caches
 from service.tuning.models.readers.vision import read_tower
 from service.tuning.models.spec import (
     GroupedQueryAttention,
@@ -74,7 +73,8 @@ def read_config(
         quantization=quantization,
         vision=vision,
         mtp_layers=_mtp_layers(text),
-        mtp_layer=_mtp_layer(text, family, layers),
+        mtp_layer=_mtp_layer(text, layers),
+        mtp_prefix="mtp.layers.0" if "mtp_num_hidden_layers" in text else "",
         rope_caches=_rope_caches(text, family, groups, reach),
         embedding_size=_embedding_size(text, width),
         per_layer_input_size=text.integer_or(0, "hidden_size_per_layer_input", minimum=0),
@@ -188,7 +188,7 @@ def _mtp_layers(text: ConfigFields) -> int:
     return text.integer_or(0, *_MTP_KEYS, minimum=0, maximum=64)
 
 
-def _mtp_layer(text: ConfigFields, family: Family, layers: tuple[Layer, ...]) -> LayerGroup | None:
+def _mtp_layer(text: ConfigFields, layers: tuple[Layer, ...]) -> LayerGroup | None:
     """Return the make of a prediction layer: full attention with the last feed-forward part."""
     count = _mtp_layers(text)
     if count == 0:
@@ -202,56 +202,36 @@ def _mtp_layer(text: ConfigFields, family: Family, layers: tuple[Layer, ...]) ->
     parts = [part for _, part in layers if part is not None]
     sparse = [part for part in parts if isinstance(part, MixtureOfExperts)]
     part = sparse[-1] if sparse else parts[-1] if parts else None
-    if text.raw("mtp_dense") is True:
-        part = dense_feed_forward(text, family=family, hidden_size=hidden_size(text))
     return LayerGroup(count=count, mixer=(full or mixers)[-1], feed_forward=part)
 
 
 def _rope_caches(
     text: ConfigFields, family: Family, groups: tuple[LayerGroup, ...], reach: Reach
 ) -> tuple[RopeCache, ...]:
-    """Return the rotary tables: one per distinct pair of head width and rotary parameters."""
     if not family.rotary:
         return ()
-    ropes = read_ropes(text)
-    by_type = {rope.layer_type: rope for rope in ropes}
-    found: dict[tuple[str, int], RopeCache] = {}
-    for group in groups:
-        dim, kind = _rotary_of(group, text)
-        if dim == 0:
-            continue
-        rope = by_type.get(kind) or by_type.get(None)
-        if kind == "sliding_attention" and None in by_type and family.norms_per_layer == _GEMMA:
-            rope = None
-        key = (kind if _has_local_rope(text, by_type.keys()) else "", dim)
-        found[key] = rope_cache(
-            rope, positions=reach.stated, head_dim=dim, partial=_partial(text, family)
-        )
-    return tuple(found.values())
-
-
-_GEMMA = 4
-
-
-def _has_local_rope(text: ConfigFields, layer_types: object) -> bool:
-    """Whether sliding layers rotate with parameters of their own."""
-    return (
-        "rope_local_base_freq" in text
-        or "swa_rope_theta" in text
-        or "gemma3" in (text.text("model_type") or "")
-        or (isinstance(layer_types, type({}.keys())) and "sliding_attention" in layer_types)
+    rotated = tuple(pair for group in groups if (pair := _rotated(group)) is not None)
+    return rope_caches(
+        text,
+        tuple(dict.fromkeys(rotated)),
+        positions=reach.stated,
+        partial=1.0 if "kv_lora_rank" in text else _partial(text, family),
+        has_local_rope=family.has_local_rope,
+        multimodal_factor=family.multimodal_rope_factor,
     )
 
 
-def _rotary_of(group: LayerGroup, text: ConfigFields) -> tuple[int, str]:
+def _rotated(group: LayerGroup) -> tuple[str, int] | None:
+    """Return the layer type and the width of a head that may rotate."""
     match group.mixer:
-        case LatentAttention(qk_rope_head_dim=dim):
-            return dim, "full_attention"
-        case GroupedQueryAttention(head_dim=dim, window=window):
-            return dim, "full_attention" if window is None else "sliding_attention"
+        case LatentAttention(qk_rope_head_dim=width):
+            return "full_attention", width
+        case GroupedQueryAttention(head_dim=width, window=None):
+            return "full_attention", width
+        case GroupedQueryAttention(head_dim=width):
+            return "sliding_attention", width
         case _:
-            del text
-            return 0, ""
+            return None
 
 
 def _partial(text: ConfigFields, family: Family) -> float:

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import msgspec
 
 from service.tuning.errors import InvalidRequest
-from service.tuning.models.spec import MixtureOfExperts, ModelSpec
+from service.tuning.models.allocator import allocated_bytes
+from service.tuning.models.spec import LayerGroup, MixtureOfExperts, ModelSpec
 from service.tuning.models.tensors import (
     MODEL_DTYPE_BYTES,
     LayerWeights,
+    Sharding,
     WeightKind,
     WeightTensor,
     layer_tensors,
@@ -22,6 +24,7 @@ __all__ = [
     "WeightKind",
     "WeightTensor",
     "draft_weights",
+    "layer_groups",
     "parameter_count",
     "rank_bytes",
     "rank_draft_bytes",
@@ -35,11 +38,6 @@ __all__ = [
 
 _VOCABULARY_PADDING = 64
 """vLLM pads the vocabulary to this multiple (vocab_parallel_embedding.py, 0.33.0)."""
-_SEGMENT_BYTES = 2 * 2**20
-_DIRECT_BYTES = 10 * 2**20
-_UNSPLIT_BYTES = 2**20
-"""PyTorch's caching allocator gives tensors from 10 MiB on segments of whole 2 MiB and splits
-the rest off only when it exceeds 1 MiB (c10/cuda/CUDACachingAllocator.cpp)."""
 _MXFP4_HIDDEN_PADDING = 256
 _MXFP4_WIDTH_PADDING = 128
 """Padding of MXFP4 experts per rank (fused_moe/oracle/mxfp4.py, 0.33.0; Marlin and TRT-LLM)."""
@@ -94,12 +92,16 @@ def weights(spec: ModelSpec) -> tuple[WeightTensor, ...]:
 
 
 def _stack(spec: ModelSpec) -> Iterator[WeightTensor]:
-    order = spec.layer_order or tuple(
-        index for index, group in enumerate(spec.layers) for _ in range(group.count)
-    )
-    for layer, index in enumerate(order):
+    for layer, group in enumerate(layer_groups(spec)):
         make = LayerWeights(spec, layer=layer, prefix=f"model.layers.{layer}", place="layer")
-        yield from layer_tensors(spec, spec.layers[index], make)
+        yield from layer_tensors(spec, group, make)
+
+
+def layer_groups(spec: ModelSpec) -> tuple[LayerGroup, ...]:
+    """Return the make of every layer in the order of the stack."""
+    if spec.layer_order:
+        return tuple(spec.layers[index] for index in spec.layer_order)
+    return tuple(group for group in spec.layers for _ in range(group.count))
 
 
 def _ends(spec: ModelSpec) -> Iterator[WeightTensor]:
@@ -148,16 +150,25 @@ def _rotary_caches(spec: ModelSpec) -> Iterator[WeightTensor]:
 
 
 def _vision(spec: ModelSpec, first: LayerWeights) -> Iterator[WeightTensor]:
-    if spec.vision is None:
+    tower = spec.vision
+    if tower is None:
         return
-    split = spec.vision.parameters - spec.vision.replicated_parameters
-    if not spec.vision.sharded:
-        yield first.plain("visual", "vision", spec.vision.parameters, sharding="replicated")
-        return
-    yield first.plain("visual", "vision", split)
-    yield first.plain(
-        "visual.whole", "vision", spec.vision.replicated_parameters, sharding="replicated"
-    )
+    sharding: Sharding = "tensor" if tower.sharded else "replicated"
+    square = tower.hidden_size * tower.hidden_size
+    wide = tower.hidden_size * tower.intermediate_size
+    parts = {
+        "qkv": 3 * square,
+        "proj": square,
+        "up": wide * (2 if tower.gated else 1),
+        "down": wide,
+    }
+    for layer in range(tower.num_layers):
+        for name, parameters in parts.items():
+            yield first.plain(f"visual.{layer}.{name}", "vision", parameters, sharding=sharding)
+    rest = tower.parameters - tower.num_layers * sum(parts.values())
+    whole = min(rest, tower.replicated_parameters)
+    yield first.plain("visual.projector", "vision", rest - whole, sharding=sharding)
+    yield first.plain("visual.embedding", "vision", whole, sharding="replicated")
 
 
 def _padded_vocabulary(rows: int) -> int:
@@ -208,7 +219,8 @@ def draft_weights(spec: ModelSpec) -> tuple[WeightTensor, ...]:
         return ()
     found: list[WeightTensor] = []
     for index in range(group.count):
-        make = LayerWeights(spec, layer=None, prefix=f"mtp.layers.{index}", place="last")
+        prefix = spec.mtp_prefix or f"model.layers.{spec.num_layers + index}"
+        make = LayerWeights(spec, layer=None, prefix=prefix, place="last")
         joined = 2 * spec.hidden_size * spec.hidden_size
         found.append(make.plain("eh_proj", "draft", joined, sharding="replicated"))
         found.extend(layer_tensors(spec, group, make))
@@ -234,7 +246,7 @@ def _active_share(spec: ModelSpec, tensor: WeightTensor) -> float:
     """Return the share of a layer's routed experts that one token passes through."""
     if tensor.layer is None:
         return 1.0
-    part = spec.layers[spec.layer_order[tensor.layer]].feed_forward
+    part = layer_groups(spec)[tensor.layer].feed_forward
     if not isinstance(part, MixtureOfExperts):
         return 1.0
     return part.experts_per_token / part.num_experts
@@ -344,15 +356,12 @@ def rank_draft_bytes(spec: ModelSpec, layout: ParallelLayout) -> float:
 
 
 def _allocated_bytes(tensors: tuple[WeightTensor, ...], layout: ParallelLayout) -> float:
-    fused: dict[str, float] = {}
+    packed: dict[str, float] = {}
+    scales: dict[str, float] = {}
     for tensor in tensors:
         held = rank_bytes(tensor, layout)
-        fused[tensor.allocation] = fused.get(tensor.allocation, 0.0) + held
-    return sum(_rounded(size) for size in fused.values())
-
-
-def _rounded(size: float) -> float:
-    if size < _DIRECT_BYTES:
-        return size
-    rest = -size % _SEGMENT_BYTES
-    return size + rest if rest <= _UNSPLIT_BYTES else size
+        share = tensor.scale_share
+        packed[tensor.allocation] = packed.get(tensor.allocation, 0.0) + held * (1 - share)
+        scales[tensor.allocation] = scales.get(tensor.allocation, 0.0) + held * share
+    sizes = (size for name in packed for size in (packed[name], scales[name]) if size)
+    return float(allocated_bytes(sizes))

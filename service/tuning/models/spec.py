@@ -29,6 +29,8 @@ class GroupedQueryAttention(_Part, frozen=True, kw_only=True, tag="gqa"):
     qkv_bias: bool = False
     has_sinks: bool = False
     qk_norm: bool = False
+    projects_kv: bool = True
+    """Whether the layer has key and value projections (Gemma 4 drops them where it shares KV)."""
 
 
 class LatentAttention(_Part, frozen=True, kw_only=True, tag="mla"):
@@ -179,6 +181,7 @@ class VisionTower(_Part, frozen=True, kw_only=True):
     """Split by tensor parallelism (Qwen-VL, SigLIP), or replicated (Pixtral)."""
     replicated_parameters: int = 0
     """Parameters that every rank holds whole although the tower is split."""
+    gated: bool = False
     max_image_tokens: int = 0
     """Tokens of one image of maximal size in the language model."""
 
@@ -206,6 +209,8 @@ class ModelSpec(_Part, frozen=True, kw_only=True):
     """Multi-token-prediction layers in the checkpoint (loaded only with speculation)."""
     mtp_layer: LayerGroup | None = None
     """What one such layer is made of (`count` layers of it)."""
+    mtp_prefix: str = ""
+    """Module name of such a layer in the checkpoint; empty numbers it after the last layer."""
     rope_caches: tuple[RopeCache, ...] = ()
     embedding_size: int | None = None
     """Width of the token embedding when it is not `hidden_size` (OPT-350m)."""

@@ -5,7 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from service.tuning.models.quantization import bytes_per_weight, weight_format
+from service.tuning.models.formats import bytes_per_weight
+from service.tuning.models.module_names import weight_format
 from service.tuning.models.spec import (
     DenseFeedForward,
     FeedForward,
@@ -61,6 +62,8 @@ class WeightTensor(msgspec.Struct, frozen=True, kw_only=True):
     """Bits of the activations in its GEMM; None is the model's dtype."""
     allocation: str = ""
     """The fused parameter it lives in on the GPU."""
+    scale_share: float = 0.0
+    """Part of the bytes that are scales and zero points, kept in a tensor of their own."""
     expert_shape: tuple[int, int] | None = None
     """Hidden and expert width where the kernel pads them (MXFP4)."""
 
@@ -99,12 +102,14 @@ class LayerWeights:
         stored = weight_format(self._spec.quantization, full, is_expert=kind == "routed_experts")
         if stored is None:
             return self.plain(name, kind, parameters, sharding=sharding, units=units, fused=fused)
+        each = bytes_per_weight(stored)
         is_padded = stored.scheme == "mxfp4" and expert_shape is not None
         return WeightTensor(
             name=full,
             kind=kind,
             parameters=parameters,
-            bytes_per_parameter=bytes_per_weight(stored),
+            bytes_per_parameter=each,
+            scale_share=1 - stored.bits / 8 / each,
             sharding=sharding,
             place=self._place,
             layer=self._layer,
@@ -179,7 +184,7 @@ def _grouped_query(
         hidden * query * (2 if mixer.output_gate else 1),
         fused="self_attn.qkv_proj",
     )
-    for name, rows in (("k_proj", key), ("v_proj", value)):
+    for name, rows in (("k_proj", key), ("v_proj", value)) if mixer.projects_kv else ():
         yield make.linear(
             f"self_attn.{name}",
             "attention",
@@ -317,15 +322,17 @@ def _experts(hidden: int, part: MixtureOfExperts, make: LayerWeights) -> Iterato
     inner = part.latent_size or hidden
     width = part.expert_intermediate_size
     names = ("gate_proj", "up_proj", "down_proj") if part.gated else ("up_proj", "down_proj")
+    # Where a dense MLP stands beside them (Gemma 4), the experts are named apart from it.
+    home = "experts" if part.parallel_dense_intermediate_size else "mlp.experts"
     yield make.plain("mlp.gate", "router", hidden * part.num_experts, sharding="replicated")
     for name in names:
         yield make.linear(
-            f"mlp.experts.0.{name}",
+            f"{home}.0.{name}",
             "routed_experts",
             part.num_experts * inner * width,
             sharding="experts",
             units=part.num_experts,
-            fused="mlp.experts.w2" if name == "down_proj" else "mlp.experts.w13",
+            fused=f"{home}.w2" if name == "down_proj" else f"{home}.w13",
             expert_shape=(inner, width),
         )
     if part.latent_size:

@@ -45,10 +45,14 @@ _QWEN2 = Family(qkv_bias=True, window_used=False)
 _QWEN3 = Family(qk_norm=True, window_used=False)
 _QWEN2_MOE = Family(qkv_bias=True, window_used=False, shared_experts="required")
 _QWEN3_MOE = Family(qk_norm=True, window_used=False)
+_QWEN3_VL = msgspec.structs.replace(_QWEN3, multimodal_rope_factor=1)
 _GEMMA = Family(tied=True)
 _GEMMA2 = Family(tied=True, full_every=2, norms_per_layer=4)
-_GEMMA3 = Family(tied=True, full_every=6, norms_per_layer=4, qk_norm=True)
-_GEMMA4 = Family(layers=mixed.gemma4, tied=True, norms_per_layer=4, qk_norm=True)
+_GEMMA3 = Family(tied=True, full_every=6, norms_per_layer=4, qk_norm=True, has_local_rope=True)
+_GEMMA3N = Family(layers=mixed.gemma3n, tied=True, norms_per_layer=5, has_local_rope=True)
+_GEMMA4 = Family(
+    layers=mixed.gemma4, tied=True, norms_per_layer=4, qk_norm=True, has_local_rope=True
+)
 _EXPERTS_AS_MLP = Family(expert_width="intermediate_size")
 _DEEPSEEK = Family()
 _GLM4_MOE = Family(qkv_bias=True)
@@ -62,7 +66,12 @@ _GPT = Family(
     position_embeddings="learned",
 )
 _GDN = Family(
-    layers=hybrid.gated_delta_net, full_every=4, other_kind="linear", output_gate=True, qk_norm=True
+    layers=hybrid.gated_delta_net,
+    full_every=4,
+    other_kind="linear",
+    output_gate=True,
+    qk_norm=True,
+    multimodal_rope_factor=1,
 )
 _GDN_MOE = msgspec.structs.replace(_GDN, shared_experts="required")
 
@@ -97,7 +106,7 @@ FAMILIES: Mapping[str, Family] = {
     "MiniCPMForCausalLM": Family(tied=True),
     "OlmoForCausalLM": _LLAMA,
     "Olmo2ForCausalLM": Family(qk_norm=True),
-    "Olmo3ForCausalLM": Family(qk_norm=True, full_every=4),
+    "Olmo3ForCausalLM": Family(qk_norm=True, full_every=4, has_local_rope=True),
     "HunYuanDenseV1ForCausalLM": Family(qk_norm=True),
     "Ernie4_5ForCausalLM": Family(tied=True),
     "Ernie4_5_ForCausalLM": Family(tied=True),
@@ -120,10 +129,8 @@ FAMILIES: Mapping[str, Family] = {
     "Gemma2ForCausalLM": _GEMMA2,
     "Gemma3ForCausalLM": _GEMMA3,
     "Gemma3ForConditionalGeneration": _seen(_GEMMA3, "gemma3"),
-    "Gemma3nForCausalLM": Family(layers=mixed.gemma3n, tied=True, norms_per_layer=5),
-    "Gemma3nForConditionalGeneration": Family(
-        layers=mixed.gemma3n, tied=True, norms_per_layer=5, vision="gemma3n"
-    ),
+    "Gemma3nForCausalLM": _GEMMA3N,
+    "Gemma3nForConditionalGeneration": _seen(_GEMMA3N, "gemma3n"),
     "Gemma4ForCausalLM": _GEMMA4,
     "Gemma4ForConditionalGeneration": _seen(_GEMMA4, "gemma4"),
     # MLPs of two matrices
@@ -166,7 +173,9 @@ FAMILIES: Mapping[str, Family] = {
     "BailingMoeV2ForCausalLM": Family(qk_norm=True),
     "Dots1ForCausalLM": Family(qk_norm=True),
     "FlexOlmoForCausalLM": Family(expert_width="intermediate_size", qk_norm=True),
-    "MiMoV2FlashForCausalLM": Family(layers=mixed.mimo_v2, rotary_factor=0.334),
+    "MiMoV2FlashForCausalLM": Family(
+        layers=mixed.mimo_v2, rotary_factor=0.334, has_local_rope=True
+    ),
     "Llama4ForCausalLM": Family(
         expert_width="intermediate_size",
         dense_width="intermediate_size_mlp",
@@ -191,7 +200,7 @@ FAMILIES: Mapping[str, Family] = {
     "Qwen3_5MoeForCausalLM": _GDN_MOE,
     "Qwen3_5ForConditionalGeneration": _seen(_GDN, "qwen3_vl"),
     "Qwen3_5MoeForConditionalGeneration": _seen(_GDN_MOE, "qwen3_vl"),
-    "KimiLinearForCausalLM": Family(layers=hybrid.kimi_linear),
+    "KimiLinearForCausalLM": Family(layers=hybrid.kimi_linear, rotary=False),
     "MiniMaxText01ForCausalLM": Family(
         layers=hybrid.minimax_lightning, expert_width="intermediate_size"
     ),
@@ -217,8 +226,8 @@ FAMILIES: Mapping[str, Family] = {
     # Images or audio in front; the text part is read from its own section when there is one
     "Qwen2VLForConditionalGeneration": _seen(_QWEN2, "qwen2_vl"),
     "Qwen2_5_VLForConditionalGeneration": _seen(_QWEN2, "qwen2_5_vl"),
-    "Qwen3VLForConditionalGeneration": _seen(_QWEN3, "qwen3_vl"),
-    "Qwen3VLMoeForConditionalGeneration": _seen(_QWEN3_MOE, "qwen3_vl"),
+    "Qwen3VLForConditionalGeneration": _seen(_QWEN3_VL, "qwen3_vl"),
+    "Qwen3VLMoeForConditionalGeneration": _seen(_QWEN3_VL, "qwen3_vl"),
     "Qwen2AudioForConditionalGeneration": _seen(_QWEN2, "qwen2_audio"),
     "Mistral3ForConditionalGeneration": _seen(_LLAMA, "pixtral"),
     "PixtralForConditionalGeneration": _seen(_LLAMA, "pixtral"),

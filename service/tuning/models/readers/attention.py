@@ -66,7 +66,7 @@ def layer_kinds(fields: ConfigFields, *, family: Family, count: int) -> tuple[La
     if named is not None:
         return tuple(_kind_of(fields, name) for name in named)
     pattern = fields.raw("sliding_window_pattern")
-    if isinstance(pattern, str):
+    if isinstance(pattern, str) and pattern:
         return tuple(_letter_kind(fields, pattern[i % len(pattern)]) for i in range(count))
     if family.full_every is None:
         return tuple(["sliding" if _uniform_window(fields, family=family) else "full"] * count)

@@ -44,6 +44,10 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     position_embeddings: Literal["none", "learned", "offset"] = "none"
     """A learned table of positions (GPT-2), with two more rows in OPT's."""
     rotary_factor: float = 1.0
+    has_local_rope: bool = False
+    """Sliding layers rotate with unscaled parameters of their own."""
+    multimodal_rope_factor: int = 4
+    """How many times longer vLLM makes a multimodal rotary table (mrope.py, 0.33.0)."""
     vision: str | None = None
     """Kind of the tower in front; its own section is `vision_config` unless the tower says."""
     supports_pp: bool = True

@@ -1,12 +1,12 @@
 """Typed access to a config.json that nobody has checked yet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from api_schemas.base import Json
 from service.tuning.errors import InvalidRequest, UnsupportedArchitecture
 
-_MOST_LAYERS = 2_000
+_MOST_LAYERS = 1_000
 _LARGEST_SIZE = 2**32
 
 
@@ -69,7 +69,8 @@ class ConfigFields:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 self.reject(key, f"must be a number, got {_shown(value)}")
             if not minimum <= value <= maximum:
-                self.reject(key, f"must be between {minimum:g} and {maximum:g}, got {value!r}")
+                shown = _shown(value)
+                self.reject(key, f"must be between {minimum:g} and {maximum:g}, got {shown}")
             return float(value)
         return default
 
@@ -151,9 +152,12 @@ class ConfigFields:
             self.reject(key, "must be a list of objects")
         return tuple(found)
 
-    def items(self) -> tuple[tuple[str, Json], ...]:
-        """Return the keys and values of this object."""
-        return tuple(self._values.items())
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def sections_within(self) -> tuple[str, ...]:
+        """Return the keys whose values are objects."""
+        return tuple(key for key, value in self._values.items() if isinstance(value, Mapping))
 
     def reject(self, key: str, why: str) -> NoReturn:
         """Refuse a value that makes no sense."""
@@ -182,13 +186,16 @@ class ConfigFields:
         if isinstance(value, float) and not value.is_integer():
             self.reject(key, f"must be an integer, got {value!r}")
         if not minimum <= value <= maximum:
-            self.reject(key, f"must be between {minimum} and {maximum}, got {value:.6g}")
+            self.reject(key, f"must be between {minimum} and {maximum}, got {_shown(value)}")
         return int(value)
 
 
 def _shown(value: Json) -> str:
+    if isinstance(value, int) and abs(value) > _LARGEST_SHOWN:
+        return "a huge number"
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
 
 
 _SHOWN_CHARACTERS = 60
+_LARGEST_SHOWN = 10**18

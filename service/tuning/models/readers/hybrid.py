@@ -99,6 +99,7 @@ def minimax_lightning(fields: ConfigFields, family: Family) -> tuple[Layer, ...]
     return tuple((attention if marks[i] else linear, part) for i, part in enumerate(parts))
 
 
+_MOST_BLOCKS = 1_000
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 
@@ -119,7 +120,9 @@ def _block_names(fields: ConfigFields) -> tuple[str, ...]:
         if not pattern:
             fields.reject_missing("hybrid_override_pattern")
         named = tuple(_LETTERS.get(letter, letter) for letter in pattern)
-    count = fields.maybe_integer("num_hidden_layers", maximum=2_000)
+    count = fields.maybe_integer("num_hidden_layers", maximum=1_000)
+    if len(named) > _MOST_BLOCKS:
+        fields.reject_layout(f"more than {_MOST_BLOCKS} layers")
     if count is not None and count != len(named):
         fields.reject("num_hidden_layers", f"is {count}, the pattern names {len(named)} layers")
     if not named:
@@ -128,17 +131,15 @@ def _block_names(fields: ConfigFields) -> tuple[str, ...]:
 
 
 def _nemotron_layer(fields: ConfigFields, name: str, *, family: Family, width: int) -> Layer:
-    match name:
-        case "mamba":
-            return mamba2(fields, hidden_size=width), None
-        case "attention":
-            return grouped_query(fields, family=family, hidden_size=width)("full"), None
-        case "mlp":
-            return None, dense_feed_forward(fields, family=family, hidden_size=width)
-        case "moe":
-            return None, mixture_of_experts(fields, family=family)
-        case _:
-            fields.reject_layout(f"layer type {name!r}")
+    if name == "mamba":
+        return mamba2(fields, hidden_size=width), None
+    if name == "attention":
+        return grouped_query(fields, family=family, hidden_size=width)("full"), None
+    if name == "mlp":
+        return None, dense_feed_forward(fields, family=family, hidden_size=width)
+    if name != "moe":
+        fields.reject_layout(f"layer type {name!r}")
+    return None, mixture_of_experts(fields, family=family)
 
 
 def mamba2(fields: ConfigFields, *, hidden_size: int) -> StateSpace:

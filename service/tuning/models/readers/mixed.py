@@ -63,7 +63,7 @@ def gemma4(fields: ConfigFields, family: Family) -> tuple[Layer, ...]:
         is_shared = index >= shared_from
         layers.append(
             (
-                msgspec.structs.replace(mixer, shares_kv=is_shared),
+                msgspec.structs.replace(mixer, shares_kv=is_shared, projects_kv=not is_shared),
                 _doubled(part) if wide and is_shared else part,
             )
         )
@@ -139,11 +139,16 @@ def mimo_v2(fields: ConfigFields, family: Family) -> tuple[Layer, ...]:
     return tuple((sliding if marks[i] else full, part) for i, part in enumerate(parts))
 
 
+_MOST_BLOCKS = 1_000
+
+
 def decilm(fields: ConfigFields, family: Family) -> tuple[Layer, ...]:
     """DeciLM and Nemotron Super: searched blocks with their own KV heads and widths, or none."""
     blocks = fields.sections("block_configs")
     if not blocks:
         fields.reject_missing("block_configs")
+    if len(blocks) > _MOST_BLOCKS:
+        fields.reject("block_configs", f"must hold at most {_MOST_BLOCKS} blocks")
     width = hidden_size(fields)
     base = GroupedQueryAttention(
         num_heads=num_heads(fields),

@@ -20,8 +20,6 @@ _LENGTH_WITHOUT_KEY = 2048
 _LONGEST = 2**31
 _ALREADY_SCALED = frozenset({"su", "longrope", "llama3"})
 _YARN = frozenset({"yarn", "deepseek_yarn", "deepseek_llama_scaling"})
-_MULTIMODAL_ROPE_FACTOR = 4
-"""vLLM makes the table of multimodal rotary embeddings four times as long (mrope.py, 0.33.0)."""
 
 
 class Rope(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +82,7 @@ def read_ropes(fields: ConfigFields) -> tuple[Rope, ...]:
     section = fields.section("rope_parameters") or fields.section("rope_scaling")
     if section is None:
         return ()
-    nested = [key for key, value in section.items() if isinstance(value, dict)]
+    nested = section.sections_within()
     if not nested:
         return (_rope(section, layer_type=None),)
     return tuple(
@@ -113,15 +111,38 @@ def _partial(section: ConfigFields) -> float | None:
     return section.number_or(1.0, "partial_rotary_factor", maximum=1.0)
 
 
-def rope_cache(rope: Rope | None, *, positions: int, head_dim: int, partial: float) -> RopeCache:
-    """Return the table that vLLM keeps for one rotary embedding."""
+def rope_caches(
+    fields: ConfigFields,
+    rotated: tuple[tuple[str, int], ...],
+    *,
+    positions: int,
+    partial: float,
+    has_local_rope: bool,
+    multimodal_factor: int,
+) -> tuple[RopeCache, ...]:
+    """Return the rotary tables: layers that rotate alike share one.
+
+    `rotated` pairs the layer type of every kind of attention with the width that may rotate;
+    `has_local_rope` says that sliding layers rotate without the scaling of the others.
+    """
+    by_type = {rope.layer_type: rope for rope in read_ropes(fields)}
+    found: dict[tuple[Rope | None, bool, int], RopeCache] = {}
+    for layer_type, width in rotated:
+        is_local = has_local_rope and layer_type == "sliding_attention"
+        rope = by_type.get(layer_type) or (None if is_local else by_type.get(None))
+        times = multimodal_factor if rope is not None and rope.multimodal else 1
+        cache = _rope_cache(rope, positions=positions, width=width, partial=partial)
+        found[rope, is_local, width] = RopeCache(positions=cache.positions * times, dim=cache.dim)
+    return tuple(found.values())
+
+
+def _rope_cache(rope: Rope | None, *, positions: int, width: int, partial: float) -> RopeCache:
     if rope is None:
-        return RopeCache(positions=positions, dim=int(head_dim * partial))
+        return RopeCache(positions=positions, dim=int(width * partial))
     share = partial if rope.partial is None else rope.partial
-    dim = head_dim if rope.kind == "proportional" else int(head_dim * share)
-    length = _cache_positions(rope, positions=positions)
-    times = _MULTIMODAL_ROPE_FACTOR if rope.multimodal else 1
-    return RopeCache(positions=length * times, dim=dim)
+    # Proportional rotary embeddings (Gemma 4) keep a row as wide as the head (gemma4_rope.py).
+    dim = width if rope.kind == "proportional" else int(width * share)
+    return RopeCache(positions=_cache_positions(rope, positions=positions), dim=dim)
 
 
 def _cache_positions(rope: Rope, *, positions: int) -> int:
