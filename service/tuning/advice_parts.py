@@ -1,10 +1,13 @@
 """The parts an advice is made of: estimates, alternatives, cost, the request as understood."""
 
+import math
 from collections.abc import Sequence
+
+import msgspec
 
 from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Estimate, Performance
-from api_schemas.explanation import Basis, Finding
+from api_schemas.explanation import Finding
 from api_schemas.recommendation import (
     Alternative,
     Constraints,
@@ -18,6 +21,7 @@ from api_schemas.recommendation import (
 from api_schemas.slo import TargetOutcome
 from service.tuning.decisions.headline import trade_off
 from service.tuning.estimate import applied_defaults, memory_breakdown
+from service.tuning.hardware.spec import Node
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.provenance import provenance
 from service.tuning.rules import check_rules
@@ -26,28 +30,46 @@ from service.tuning.search.alternatives import Alternate
 from service.tuning.search.baseline import Baseline
 from service.tuning.search.emission import emitted
 from service.tuning.search.problem import Problem
+from service.tuning.search.share import share_of, slo_of_one
 from service.tuning.search.trial import Trial
 
 _SECONDS_PER_HOUR = 3600
 
 
 def rule_findings(
-    problem: Problem, *, config: EngineConfig, effective: EngineConfig, plan: MemoryPlan
+    problem: Problem,
+    *,
+    config: EngineConfig,
+    effective: EngineConfig,
+    plan: MemoryPlan,
+    copies: int = 1,
 ) -> list[Finding]:
-    """Return what the rules find in a configuration under this load."""
+    """Return what the rules find in one of the copies of a configuration under its load."""
     return check_rules(
         RuleContext(
             version=problem.version,
             given=config,
             effective=effective,
             spec=problem.spec,
-            node=problem.node,
+            node=node_of_one(problem.node, effective),
             plan=plan,
             model=problem.model,
-            workload=problem.filled.workload,
-            slo=problem.filled.slo,
+            workload=share_of(problem.filled.workload, copies=copies),
+            slo=slo_of_one(problem.filled.slo, copies=copies),
         )
     )
+
+
+def node_of_one(node: Node, effective: EngineConfig) -> Node:
+    """Return the part of the hardware that one copy of the configuration has to itself."""
+    sizes = (
+        effective.tensor_parallel_size,
+        effective.pipeline_parallel_size,
+        effective.data_parallel_size,
+    )
+    gpus = min(node.num_gpus, math.prod(max(1, size or 1) for size in sizes))
+    per_node = min(gpus, node.gpus_per_node)
+    return msgspec.structs.replace(node, gpus_per_node=per_node, nodes=max(1, gpus // per_node))
 
 
 def estimate_of(
@@ -59,7 +81,6 @@ def estimate_of(
     performance: Performance | None,
     outcomes: Sequence[TargetOutcome],
     findings: Sequence[Finding],
-    basis: Basis = "modelled",
 ) -> Estimate:
     """Return the what-if of one copy; it starts only without error findings."""
     fits = plan.fits and not any(finding.severity == "error" for finding in findings)
@@ -68,7 +89,7 @@ def estimate_of(
         memory=memory_breakdown(plan, effective),
         performance=performance,
         slo=list(outcomes),
-        basis=basis,
+        basis="modelled" if problem.calibration is None else "calibrated",
         defaults_applied=applied_defaults(config, effective),
         findings=list(findings),
         provenance=provenance(problem.version),
@@ -85,7 +106,11 @@ def baseline_estimate(problem: Problem, baseline: Baseline) -> Estimate:
         performance=baseline.performance,
         outcomes=baseline.outcomes,
         findings=rule_findings(
-            problem, config=baseline.config, effective=baseline.effective, plan=baseline.plan
+            problem,
+            config=baseline.config,
+            effective=baseline.effective,
+            plan=baseline.plan,
+            copies=baseline.copies,
         ),
     )
 

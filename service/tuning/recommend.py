@@ -15,6 +15,7 @@ from api_schemas.recommendation import (
     Constraints,
     Cost,
     Nearest,
+    RenderedFile,
     Replicas,
     TuningRequest,
 )
@@ -28,6 +29,7 @@ from service.tuning.advice_parts import (
     understood,
 )
 from service.tuning.decisions.case import Case
+from service.tuning.decisions.closest import decide_closest
 from service.tuning.decisions.decide import decide
 from service.tuning.decisions.guides import guide_findings
 from service.tuning.decisions.headline import feasible_headline, infeasible_headline
@@ -37,8 +39,10 @@ from service.tuning.hardware.catalogue import resolve_hardware
 from service.tuning.models import catalogue
 from service.tuning.presets import fill_workload
 from service.tuning.provenance import provenance
+from service.tuning.render.files import Rendering, render_all, watch_list
 from service.tuning.search.alternatives import alternates
 from service.tuning.search.baseline import baseline_of
+from service.tuning.search.drafter import resolve_drafter
 from service.tuning.search.emission import emitted
 from service.tuning.search.finder import Found, fewer_copies, find_best
 from service.tuning.search.nearest_fit import memory_binding, nearest_that_fits
@@ -60,6 +64,7 @@ class Core(msgspec.Struct, frozen=True, kw_only=True):
     binding: Binding | None
     nearest: Nearest | None
     config: EngineConfig
+    effective: EngineConfig
     replicas: Replicas
     decisions: list[Decision]
     estimate: Estimate
@@ -82,19 +87,22 @@ def recommend(
     Raises:
         TuningError: The model, GPU, version or architecture is unknown, or a value is nonsense.
     """
-    problem, notes = understand(request, resolve_model=resolve_model)
+    problem, notes = understand(request, resolve_model=resolve_model, calibrations=calibrations)
     found = find_best(problem)
     if found.pick is None:
         core = _that_does_not_fit(request, problem, found)
     else:
-        core = _that_fits(request, problem, found, found.pick)
-    return _advice(request, problem, core, notes)
+        core = _that_fits(request, found.problem, found, found.pick)
+    return _advice(request, found.problem, core, notes)
 
 
 def understand(
-    request: TuningRequest, *, resolve_model: ModelResolver = catalogue.resolve_model
+    request: TuningRequest,
+    *,
+    resolve_model: ModelResolver = catalogue.resolve_model,
+    calibrations: Calibrations = (),
 ) -> tuple[Problem, tuple[Finding, ...]]:
-    """Return the problem that a request poses, and what the hardware look-up has to say.
+    """Return the problem that a request poses, and what the look-ups have to say.
 
     Raises:
         TuningError: The model, GPU, version or architecture is unknown, or a value is nonsense.
@@ -103,20 +111,21 @@ def understand(
     constraints = request.constraints or Constraints()
     check_pins(constraints.pin, version)
     filled = fill_workload(request.workload, request.slo)
-    node, notes = resolve_hardware(request.hardware)
-    drafter = request.model.speculative.model if request.model.speculative else None
+    node, hardware_notes = resolve_hardware(request.hardware)
+    draft, draft_notes = resolve_drafter(request.model, resolve_model)
     problem = pose_problem(
         spec=resolve_model(request.model),
         model=request.model,
-        draft=resolve_model(drafter) if drafter is not None else None,
+        draft=draft,
         node=node,
         version=version,
         filled=filled,
         objective=request.objective,
         posture=request.posture,
         constraints=constraints,
+        calibration=next(iter(calibrations), None),
     )
-    return problem, notes
+    return problem, (*hardware_notes, *draft_notes)
 
 
 def _that_fits(request: TuningRequest, problem: Problem, found: Found, pick: Trial) -> Core:
@@ -130,7 +139,11 @@ def _that_fits(request: TuningRequest, problem: Problem, found: Found, pick: Tri
         defaults=_defaults_beside(problem, config),
     )
     findings = rule_findings(
-        problem, config=config, effective=pick.sized.effective, plan=pick.sized.plan
+        problem,
+        config=config,
+        effective=pick.sized.effective,
+        plan=pick.sized.plan,
+        copies=pick.copies,
     )
     estimate = _estimate_of_pick(problem, config, pick, findings)
     binding, nearest = _obstacle(request, problem, pick, findings)
@@ -144,6 +157,7 @@ def _that_fits(request: TuningRequest, problem: Problem, found: Found, pick: Tri
         binding=binding,
         nearest=nearest,
         config=config,
+        effective=pick.sized.effective,
         replicas=replicas_of(pick),
         decisions=decide(case),
         estimate=estimate,
@@ -242,8 +256,9 @@ def _closest(
         binding=binding,
         nearest=nearest,
         config=config,
+        effective=effective,
         replicas=Replicas(count=0, gpus=0, requests_per_s_each=None),
-        decisions=[],
+        decisions=decide_closest(problem, config, binding),
         estimate=estimate,
         alternatives=[],
         cost=None,
@@ -254,6 +269,7 @@ def _closest(
 def _advice(
     request: TuningRequest, problem: Problem, core: Core, notes: tuple[Finding, ...]
 ) -> Advice:
+    findings = [*core.findings, *notes]
     return Advice(
         request=understood(request, problem),
         feasible=core.feasible,
@@ -267,8 +283,35 @@ def _advice(
         baseline=baseline_estimate(problem, baseline_of(problem)),
         alternatives=core.alternatives,
         cost=core.cost,
-        findings=[*core.findings, *notes],
-        watch=[],
-        files=[],
+        findings=findings,
+        watch=watch_list(
+            problem.version,
+            slo=problem.filled.slo,
+            config=core.effective,
+            model_name=problem.model.id,
+        ),
+        files=_files(problem, core, findings),
         provenance=provenance(problem.version),
+    )
+
+
+def _files(problem: Problem, core: Core, findings: list[Finding]) -> list[RenderedFile]:
+    """Return the files ready to commit; none for what would not start."""
+    if not core.estimate.fits:
+        return []
+    return render_all(
+        Rendering(
+            model_id=problem.model.id,
+            config=core.config,
+            version=problem.version,
+            node=problem.node,
+            replicas=max(1, core.replicas.count),
+            slo=problem.filled.slo,
+            effective=core.effective,
+            headline=core.headline,
+            decisions=tuple(core.decisions),
+            findings=tuple(findings),
+            assumptions=problem.filled.assumptions,
+            estimate=core.estimate,
+        )
     )

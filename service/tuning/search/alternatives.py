@@ -40,8 +40,10 @@ def alternates(problem: Problem, found: Found, *, fewer: Trial | None) -> tuple[
     for label, trial in named.items():
         if trial is None or not _beats(label, trial, pick):
             continue
-        if all(_differs(trial, other.trial) for other in chosen):
-            chosen.append(Alternate(label=label, trial=_simulated(problem, trial)))
+        simulated = _simulated(problem, trial)
+        is_new = all(_differs(simulated, other.trial) for other in chosen)
+        if is_new and _beats(label, simulated, pick):
+            chosen.append(Alternate(label=label, trial=simulated))
     return tuple(chosen[:_MOST])
 
 

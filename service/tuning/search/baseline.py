@@ -36,8 +36,9 @@ def baseline_of(problem: Problem) -> Baseline:
     """
     config = _default_config(problem)
     effective, plan = plan_config(problem, config)
-    copies = max(1, problem.node.num_gpus // (config.tensor_parallel_size or 1))
-    performance, outcomes = None, ()
+    copies = problem.most_copies(config.tensor_parallel_size or 1)
+    performance: Performance | None = None
+    outcomes: tuple[TargetOutcome, ...] = ()
     if plan.fits and plan.kv is not None:
         performance, outcomes = predict_config(
             problem,

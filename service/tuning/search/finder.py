@@ -18,9 +18,11 @@ from service.tuning.search.sizing import (
 from service.tuning.search.topology import Topology, legal_topologies
 from service.tuning.search.trial import Trial, try_out, with_capacity
 
-TOKEN_BUDGETS = (1024, 2048, 4096, 8192, 16_384)
+TOKEN_BUDGETS = (2048, 4096, 8192, 16_384)
 """Budgets that are compared beside vLLM's own one; the guides move between 2048 and 16384."""
 _REFINED = 3
+_AMPLE = 2.0
+"""A 16-bit cache that carries twice the stated load is left alone."""
 _SIMULATED = 3
 _WORTH_A_CHANGE = 1.02
 """A value other than vLLM's own must gain this much."""
@@ -34,6 +36,8 @@ _COST_HEADROOM = {"production": 0.8, "aggressive": 0.95}
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What the search saw and what it picked."""
 
+    problem: Problem
+    """As it was solved: with a last resort in it where nothing else fits."""
     pick: Trial | None
     """Simulated; None when nothing fits."""
     trials: tuple[Trial, ...]
@@ -48,19 +52,62 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 def find_best(problem: Problem) -> Found:
     """Return the best configuration for the objective, and what it was compared with."""
     sized, misfits = size_all(problem)
-    trials = _ranked(problem, [assess(problem, one) for one in sized])
+    for resort in last_resorts(problem):
+        if sized:
+            break
+        sized, _ = size_all(resort)
+        problem = resort if sized else problem
+    trials = _ranked(problem, assess_all(problem, sized))
     refined = [refine(problem, trial) for trial in trials[:_REFINED]]
     token_trials = {one.best.sized.topology: one.token_trials for one in refined}
     shortlist = _ranked(problem, [*(one.best for one in refined), *trials[_REFINED:]])
     finalists = _ranked(problem, [confirm(problem, trial) for trial in shortlist[:_SIMULATED]])
     pick = finalists[0] if finalists else None
     return Found(
+        problem=problem,
         pick=pick,
         trials=tuple(shortlist),
         finalists=tuple(finalists),
         misfits=tuple(misfits),
         token_trials=token_trials.get(pick.sized.topology, ()) if pick else (),
     )
+
+
+def last_resorts(problem: Problem) -> tuple[Problem, ...]:
+    """Return the problem with each harsh measure that the request allows, mildest first."""
+    constraints, pin = problem.constraints, problem.pin
+    measures: list[dict[str, object]] = []
+    if constraints.allow_online_quantization and problem.spec.quantization is None:
+        measures.append({"quantization": FP8})
+    if constraints.allow_enforce_eager:
+        measures.append({"enforce_eager": True})
+    return tuple(
+        msgspec.structs.replace(problem, base=msgspec.structs.replace(problem.base, **measure))
+        for measure in measures
+        if all(getattr(pin, name) is None for name in measure)
+    )
+
+
+def assess_all(problem: Problem, sized: list[Sized]) -> list[Trial]:
+    """Return the trials of all layouts; an 8-bit cache only where 16 bit is not ample."""
+    plain = {one.topology: assess(problem, one) for one in sized if one.kv_cache_dtype is None}
+    small = [
+        assess(problem, one)
+        for one in sized
+        if one.kv_cache_dtype is not None and not _is_ample(problem, plain.get(one.topology))
+    ]
+    return [*plain.values(), *small]
+
+
+def _is_ample(problem: Problem, trial: Trial | None) -> bool:
+    """Whether a stated load leaves a 16-bit cache so empty that 8 bit would buy nothing."""
+    if trial is None or not trial.meets or not problem.filled.arrivals_given:
+        return False
+    if problem.objective == "throughput":
+        return False
+    if trial.capacity_factor is not None:
+        return trial.capacity_factor >= _AMPLE
+    return trial.performance.kv_cache_usage * _AMPLE <= 1
 
 
 def size_all(problem: Problem) -> tuple[list[Sized], list[Misfit]]:
@@ -89,7 +136,7 @@ def topologies(problem: Problem) -> tuple[Topology, ...]:
 
 def assess(problem: Problem, sized: Sized) -> Trial:
     """Return the trial in as many copies as the objective wants (closed form)."""
-    copies = problem.node.num_gpus // sized.topology.gpus
+    copies = problem.most_copies(sized.topology.gpus)
     trial = with_capacity(problem, try_out(problem, sized, copies=copies))
     if problem.objective == "cost" and trial.meets:
         return fewer_copies(problem, trial) or trial

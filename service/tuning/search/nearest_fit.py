@@ -202,4 +202,8 @@ def _posed(
 
 def _first_fit(problem: Problem) -> Sized | None:
     sized, _ = size_all(problem)
-    return sized[0] if sized else None
+    return min(
+        sized,
+        key=lambda s: (s.topology.gpus, s.topology.pipeline_parallel_size, s.topology),
+        default=None,
+    )

@@ -5,7 +5,7 @@ import msgspec
 from api_schemas.slo import Slo
 from api_schemas.workload import ClosedLoop
 from service.tuning.search.problem import Problem
-from service.tuning.search.trial import Trial, predict
+from service.tuning.search.trial import Trial, closed_form, prepared
 
 _STEADY = frozenset({"tpot", "itl"})
 """Metrics that the number of running requests decides; a queue in front does not."""
@@ -22,14 +22,24 @@ def operating_point(problem: Problem, trial: Trial) -> float | None:
     """
     slo = _steady_limits(problem.filled.slo)
     cap = trial.sized.admission.value
-    if not slo.targets or _holds(problem, trial, slo, concurrency=cap):
+    if not slo.targets:
+        return None
+    prediction = prepared(problem, trial.sized)
+
+    def holds(concurrency: int) -> bool:
+        workload = msgspec.structs.replace(
+            problem.filled.workload, arrivals=ClosedLoop(max_concurrency=concurrency)
+        )
+        return all(o.margin >= 0 for o in closed_form(prediction, workload, slo)[1])
+
+    if holds(cap):
         return None
     low, high = 1, cap
     for _ in range(_STEPS):
         middle = max(low + 1, round((low * high) ** 0.5))
         if middle >= high:
             break
-        if _holds(problem, trial, slo, concurrency=middle):
+        if holds(middle):
             low = middle
         else:
             high = middle
@@ -38,11 +48,3 @@ def operating_point(problem: Problem, trial: Trial) -> float | None:
 
 def _steady_limits(slo: Slo) -> Slo:
     return Slo(targets=[target for target in slo.targets if target.metric in _STEADY])
-
-
-def _holds(problem: Problem, trial: Trial, slo: Slo, *, concurrency: int) -> bool:
-    workload = msgspec.structs.replace(
-        problem.filled.workload, arrivals=ClosedLoop(max_concurrency=concurrency)
-    )
-    _, outcomes = predict(problem, trial.sized, workload, slo, method="closed_form")
-    return all(outcome.margin >= 0 for outcome in outcomes)

@@ -7,8 +7,12 @@ _CAPACITY_WEIGHT = 2 / 3
 """Balanced: capacity counts twice as much as speed, since the limits already hold."""
 _EIGHT_BIT_CACHE_HANDICAP = 0.95
 """An 8-bit cache must gain this much: it may cost quality on very long contexts (guide 1)."""
-_COMPLEX_LAYOUT_HANDICAP = 0.97
-"""Pipeline stages and data-parallel experts must gain this much over plain tensor ranks."""
+_PIPELINE_HANDICAP = 0.97
+_DATA_PARALLEL_HANDICAP = 0.85
+"""What stages and data-parallel experts must gain over plain tensor ranks: few measurements
+back their prediction."""
+_MISS_STEP = 0.05
+"""Misses that differ by less count as equal, so that noise picks no odd settings."""
 
 
 def rank_key(problem: Problem, trial: Trial) -> tuple[float, ...]:
@@ -18,7 +22,12 @@ def rank_key(problem: Problem, trial: Trial) -> tuple[float, ...]:
     objective, the latter of how little they miss. Fewer GPUs decide what is left.
     """
     if not trial.meets:
-        return (1.0, -trial.margin, -merit(problem, trial), float(trial.gpus))
+        return (
+            1.0,
+            float(round(-trial.margin / _MISS_STEP)),
+            -merit(problem, trial),
+            float(trial.gpus),
+        )
     return (0.0, -merit(problem, trial), float(trial.gpus))
 
 
@@ -62,6 +71,6 @@ def _economy(problem: Problem, trial: Trial) -> float:
 def _handicap(trial: Trial) -> float:
     topology = trial.sized.topology
     factor = 1.0 if trial.sized.kv_cache_dtype is None else _EIGHT_BIT_CACHE_HANDICAP
-    if topology.pipeline_parallel_size > 1 or topology.data_parallel_size > 1:
-        factor *= _COMPLEX_LAYOUT_HANDICAP
-    return factor
+    if topology.pipeline_parallel_size > 1:
+        factor *= _PIPELINE_HANDICAP
+    return factor * _DATA_PARALLEL_HANDICAP if topology.data_parallel_size > 1 else factor

@@ -33,6 +33,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     method: Method
     performance: Performance
     outcomes: tuple[TargetOutcome, ...]
+    is_open_loop: bool
+    """Whether requests come whether or not earlier ones are answered."""
     capacity_factor: float | None = None
     """How many times the offered rate all copies carry within the limits; None: closed loop."""
 
@@ -45,7 +47,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     def margin(self) -> float:
         """The smallest relative margin to a limit; negative when one is missed."""
         margins = [outcome.margin for outcome in self.outcomes]
-        if self.performance.saturated:
+        if self.performance.saturated and self.is_open_loop:
             margins.append(-1.0)
         return min(margins, default=0.0)
 
@@ -80,7 +82,12 @@ def try_out(
     slo = slo_of_one(problem.filled.slo, copies=copies)
     performance, outcomes = predict(problem, sized, workload, slo, method=method)
     return Trial(
-        sized=sized, copies=copies, method=method, performance=performance, outcomes=outcomes
+        sized=sized,
+        copies=copies,
+        method=method,
+        performance=performance,
+        outcomes=outcomes,
+        is_open_loop=problem.demand.requests_per_s is not None,
     )
 
 
@@ -104,16 +111,13 @@ class _Holds:
     """Whether a multiple of the offered load stays within the limits."""
 
     def __init__(self, problem: Problem, trial: Trial) -> None:
-        self._problem = problem
-        self._trial = trial
         self._share = share_of(problem.filled.workload, copies=trial.copies)
+        self._prepared = prepared(problem, trial.sized)
         self._slo = Slo(targets=problem.filled.slo.targets)
 
     def __call__(self, factor: float) -> bool:
         load = scaled(self._share, factor)
-        performance, outcomes = predict(
-            self._problem, self._trial.sized, load, self._slo, method="closed_form"
-        )
+        performance, outcomes = closed_form(self._prepared, load, self._slo)
         return not performance.saturated and all(outcome.margin >= 0 for outcome in outcomes)
 
 
@@ -135,7 +139,14 @@ def predict(
     """Return the prediction for one copy under this load, and its limits judged."""
     if method == "simulation":
         return predict_config(problem, sized.effective, sized.plan, workload=workload, slo=slo)
-    performance = closed_form_performance(prepared(problem, sized), workload=workload)
+    return closed_form(prepared(problem, sized), workload, slo)
+
+
+def closed_form(
+    prediction: Prediction, workload: Workload, slo: Slo
+) -> tuple[Performance, tuple[TargetOutcome, ...]]:
+    """Return mean-field behaviour under this load, and its limits judged."""
+    performance = closed_form_performance(prediction, workload=workload)
     return performance, tuple(judge_slo(performance, slo))
 
 
@@ -146,12 +157,13 @@ def predict_config(
     performance = predict_performance(
         spec=problem.spec,
         node=problem.node,
-        config=effective,
+        config=runnable(effective, plan),
         version=problem.version,
         plan=plan,
         workload=workload,
         slo=slo,
         speculative=problem.model.speculative,
+        calibration=problem.calibration,
         method="simulation",
     )
     return performance, tuple(judge_slo(performance, slo))
@@ -162,9 +174,17 @@ def prepared(problem: Problem, sized: Sized) -> Prediction:
     return prepare(
         spec=problem.spec,
         node=problem.node,
-        config=sized.effective,
+        config=runnable(sized.effective, sized.plan),
         version=problem.version,
         plan=sized.plan,
         shared_prefix_tokens=problem.demand.shared_prefix_tokens,
         speculative=problem.model.speculative,
+        calibration=problem.calibration,
     )
+
+
+def runnable(effective: EngineConfig, plan: MemoryPlan) -> EngineConfig:
+    """Return the effective settings with an "auto" length replaced by what fits."""
+    if effective.max_model_len == plan.max_model_len:
+        return effective
+    return msgspec.structs.replace(effective, max_model_len=plan.max_model_len)
