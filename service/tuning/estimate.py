@@ -104,7 +104,23 @@ def _perform(
     """Return latency and its verdicts; nothing without a workload, or where vLLM would not run."""
     if workload is None or not situation.fits or situation.plan.kv is None:
         return None, [], "modelled"
-    return None, [], "modelled"
+    # The simulation compiles code when it is imported: memory alone must not wait for it.
+    from service.tuning.performance import judge_slo, predict_performance  # noqa: PLC0415
+
+    calibration = next(iter(calibrations), None)
+    performance = predict_performance(
+        spec=situation.spec,
+        node=situation.node,
+        config=situation.runnable,
+        version=situation.version,
+        plan=situation.plan,
+        workload=workload,
+        slo=slo,
+        speculative=situation.speculative,
+        calibration=calibration,
+    )
+    outcomes = list(judge_slo(performance, slo)) if slo is not None else []
+    return performance, outcomes, "modelled" if calibration is None else "calibrated"
 
 
 def _gib(size_bytes: float) -> float:

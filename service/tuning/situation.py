@@ -8,7 +8,7 @@ from api_schemas.base import Json
 from api_schemas.engine import Engine, EngineConfig
 from api_schemas.explanation import Finding
 from api_schemas.hardware import Hardware
-from api_schemas.model import ModelRef
+from api_schemas.model import ModelRef, Speculative
 from api_schemas.slo import Slo
 from api_schemas.workload import Workload
 from service.tuning.engine.defaults import effective_config
@@ -40,6 +40,15 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     effective: EngineConfig
     plan: MemoryPlan
     findings: tuple[Finding, ...]
+    speculative: Speculative | None
+    """How the model drafts tokens, as the caller stated it."""
+
+    @property
+    def runnable(self) -> EngineConfig:
+        """The effective settings with an "auto" length replaced by what fits."""
+        if self.effective.max_model_len == self.plan.max_model_len:
+            return self.effective
+        return msgspec.structs.replace(self.effective, max_model_len=self.plan.max_model_len)
 
     @property
     def fits(self) -> bool:
@@ -91,6 +100,7 @@ def look_up(
         effective=effective,
         plan=plan,
         findings=(*check_rules(context), *unknown, *notes),
+        speculative=model.speculative,
     )
 
 

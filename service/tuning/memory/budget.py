@@ -87,7 +87,7 @@ def plan_memory(
         config=config,
         version=version,
         draft=draft,
-        parts=overheads.parallelism(config),
+        parts=overheads.parallelism(config, num_layers=spec.num_layers),
         rules=cache_rules(spec=spec, node=node, config=config, version=version),
         uses_v2_runner=model_runner(config, spec=spec, gpu=node.gpu, version=version) == "V2",
     )

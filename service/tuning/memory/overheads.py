@@ -26,13 +26,13 @@ class Parallelism(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs that share the experts; 1 without expert parallelism."""
 
 
-def parallelism(config: EngineConfig) -> Parallelism:
-    """Return the degrees that an effective configuration names."""
+def parallelism(config: EngineConfig, *, num_layers: int) -> Parallelism:
+    """Return the degrees that an effective configuration names, at most a stage per layer."""
     tensor = max(1, config.tensor_parallel_size or 1)
     data = max(1, config.data_parallel_size or 1)
     return Parallelism(
         tensor=tensor,
-        pipeline=max(1, config.pipeline_parallel_size or 1),
+        pipeline=max(1, min(config.pipeline_parallel_size or 1, num_layers)),
         data=data,
         decode_context=max(1, config.decode_context_parallel_size or 1),
         experts=tensor * data if config.enable_expert_parallel else 1,
