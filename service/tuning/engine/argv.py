@@ -12,9 +12,10 @@ from service.tuning.engine.grammar import (
     Setting,
     grammar,
     negative_flag,
+    takes_pairs,
     takes_truth_value,
 )
-from service.tuning.engine.values import write_value
+from service.tuning.engine.values import write_pairs, write_value
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.errors import InvalidRequest
 
@@ -107,14 +108,14 @@ def _truth_argv(setting: Setting, value: Json, version: EngineVersion) -> list[s
     if takes_truth_value(setting, version):
         return [f"{setting.flag}=False"]
     negative = negative_flag(setting, version)
-    is_off_anyway = setting.default is False or setting.kind == "switch"
-    if is_off_anyway and (setting.is_frontend or negative is None):
+    if setting.is_frontend and setting.default is False:
         return []
     if negative is not None:
         return [negative]
-    if setting.name in {"enable_prefix_caching", "enable_chunked_prefill"}:
-        return []  # Releases without a negative form have both off by default.
-    raise ValueError(f"vLLM {version.text} cannot switch it off on the command line")
+    if setting.default is True:
+        raise ValueError(f"vLLM {version.text} cannot switch it off on the command line")
+    # Without a negative form a release has it off by default.
+    return []
 
 
 def _value_argv(setting: Setting, value: Json, version: EngineVersion) -> list[str]:
@@ -122,19 +123,9 @@ def _value_argv(setting: Setting, value: Json, version: EngineVersion) -> list[s
         return _list_argv(setting, value)
     if setting.name == "max_model_len" and value in {"auto", -1} and not version.since("0.14.0"):
         raise ValueError(f"vLLM {version.text} cannot choose it; auto came with 0.14.0")
-    if setting.name == "limit_mm_per_prompt" and not version.since("0.9.0"):
-        text = _write_pairs(value)
-    else:
-        text = write_value(setting, value)
+    text = write_pairs(value) if takes_pairs(setting, version) else write_value(setting, value)
     # A text that starts with a dash would be read as the next flag.
     return [f"{setting.flag}={text}"] if text.startswith("-") else [setting.flag, text]
-
-
-def _write_pairs(value: Json) -> str:
-    """Return `image=2,video=1`, the form before JSON came with 0.9.0."""
-    if not isinstance(value, dict) or not all(isinstance(count, int) for count in value.values()):
-        raise TypeError("each modality takes a count there")
-    return ",".join(f"{modality}={count}" for modality, count in value.items())
 
 
 def _list_argv(setting: Setting, value: Json) -> list[str]:

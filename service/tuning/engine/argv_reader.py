@@ -27,9 +27,10 @@ from service.tuning.engine.grammar import (
     grammar,
     negative_flag,
     options,
+    takes_pairs,
     takes_truth_value,
 )
-from service.tuning.engine.values import read_value
+from service.tuning.engine.values import read_pairs, read_value
 from service.tuning.engine.versions import EngineVersion
 
 _EXTRAS = ("--help", *(f"--{name.replace('_', '-')}" for name in sorted(NOT_CONFIGURATION)))
@@ -325,7 +326,8 @@ class _Reader:
 
     def _parse(self, index: int, setting: Setting, text: str) -> Json:
         try:
-            parsed = read_value(setting, text)
+            is_paired = takes_pairs(setting, self._version)
+            parsed = read_pairs(text) if is_paired else read_value(setting, text)
         except ValueError as error:
             self._report(
                 index,

@@ -97,6 +97,11 @@ def takes_truth_value(setting: Setting, version: EngineVersion) -> bool:
     )
 
 
+def takes_pairs(setting: Setting, version: EngineVersion) -> bool:
+    """Whether the value is written as `image=2,video=1`, the form before JSON came with 0.9.0."""
+    return setting.name == "limit_mm_per_prompt" and not version.since("0.9.0")
+
+
 @cache
 def options(version: EngineVersion) -> Mapping[str, Option]:
     """Return every spelling that release's command line has."""

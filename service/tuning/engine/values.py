@@ -67,6 +67,27 @@ def read_size(text: str) -> int:
     return int(number) * _BINARY[suffix]
 
 
+def write_pairs(value: Json) -> str:
+    """Return `image=2,video=1`.
+
+    Raises:
+        TypeError: the value is no object of counts.
+    """
+    if not isinstance(value, dict) or not all(isinstance(count, int) for count in value.values()):
+        raise TypeError("each modality takes a count there")
+    return ",".join(f"{modality}={count}" for modality, count in value.items())
+
+
+def read_pairs(text: str) -> dict[str, int]:
+    """Return the counts of `image=2,video=1`.
+
+    Raises:
+        ValueError: a part is no name with a whole number.
+    """
+    parts = [part.partition("=") for part in text.split(",") if part]
+    return {name.strip(): _read_int(count) for name, _, count in parts}
+
+
 def _whole(value: Json) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise TypeError(f"{value!r} is not a whole number")

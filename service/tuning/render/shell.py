@@ -20,6 +20,9 @@ def serve_script(rendering: Rendering) -> RenderedFile:
         InvalidRequest: data parallelism whose ranks span several nodes.
     """
     lines = ["#!/usr/bin/env bash", commented(header(rendering)).rstrip(), *_usage(rendering)]
+    literal = [*rendering.plain_env.values(), *rendering.argv]
+    if any("$" in text or "`" in text for text in literal):
+        lines.append("# shellcheck disable=SC2016  # dollars and backticks are meant literally")
     lines += ["set -euo pipefail", ""]
     exports = [f"export {n}={shlex.quote(v)}" for n, v in rendering.plain_env.items()]
     lines += [*exports, ""] if exports else []
