@@ -24,6 +24,8 @@ class Answer(NamedTuple):
     headers: tuple[str, ...] = ()
     """Names of headers that the document explains."""
     example: Example | None = None
+    links: tuple[str, ...] = ()
+    """Operations that take the id in this answer."""
 
 
 class Body(NamedTuple):

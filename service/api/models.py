@@ -25,9 +25,9 @@ from service.tuning.models.hf_config import read_config
 ModelPath = Annotated[
     str,
     PathParameter(
-        max_length=257,
         description="Model id as on the Hugging Face Hub; its slash stays as it is.",
         examples=[Example(value="meta-llama/Llama-3.1-8B-Instruct")],
+        schema_extra=msgspec.json.schema(ModelId),
     ),
 ]
 _REGISTERED = Source(title="Registered by a caller", where="PUT /models")

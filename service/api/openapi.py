@@ -167,6 +167,8 @@ def _parameter(name: str, place: str, field: FieldDefinition) -> Json:
         if getattr(definition, source) is not None
     }
     schema = msgspec.json.schema(Annotated[_without_none(field.annotation), Meta(**bounds)])
+    schema |= definition.schema_extra or {}
+    schema.pop("description", None)
     if definition.examples:
         schema["examples"] = [example.value for example in definition.examples]
     required = field.default is Empty
@@ -212,9 +214,19 @@ def _answer(answer: Answer) -> Json:
         "description": answer.description,
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
     }
+    if answer.links:
+        response["links"] = {name: _link(name) for name in answer.links}
     if answer.media_types:
         response["content"] = {name: _content(answer, name) for name in answer.media_types}
     return response
+
+
+def _link(operation_id: str) -> Json:
+    """Return how the id in an answer leads to another operation."""
+    return {
+        "operationId": operation_id,
+        "parameters": {"recommendation_id": "$response.body#/id"},
+    }
 
 
 def _content(answer: Answer, media_type: str) -> Json:

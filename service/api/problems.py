@@ -73,6 +73,12 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
     )
 
 
+def with_implied_methods(allow: str) -> str:
+    """Return the methods of an Allow header with those that need no handler of their own."""
+    methods = {method.strip() for method in allow.split(",")} | {"OPTIONS"}
+    return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
+
+
 def encode_problem(problem: Problem) -> bytes:
     """Return the problem as it goes over the wire."""
     return msgspec.json.encode(problem)
@@ -112,7 +118,7 @@ def _http_detail(error: HTTPException, *, code: ProblemCode, errors: tuple[Field
     if code == "too-large":
         return "The body is larger than SETPOINT_MAX_BODY_BYTES allows."
     if code == "method-not-allowed":
-        return f"Allowed are {(error.headers or {}).get('allow', 'other methods')}."
+        return f"Allowed are {with_implied_methods((error.headers or {}).get('allow', ''))}."
     return f"{PROBLEMS[code].title}."
 
 
@@ -136,5 +142,6 @@ def _headers(error: Exception) -> dict[str, str]:
     if isinstance(error, StoreUnavailable):
         return {"Retry-After": _RETRY_AFTER_S}
     if isinstance(error, HTTPException) and error.headers:
-        return {name.title(): value for name, value in error.headers.items()}
+        allow = error.headers.get("allow", "")
+        return {"Allow": with_implied_methods(allow)} if allow else {}
     return {}

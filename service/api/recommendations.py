@@ -63,6 +63,7 @@ class _Files(msgspec.Struct):
             kind=Recommendation,
             headers=("Location", "ETag"),
             example=examples.recommendation,
+            links=("getRecommendation", "getRecommendationFile", "deleteRecommendation"),
         ),
         body=Body(
             TuningRequest,

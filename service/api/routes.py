@@ -1,6 +1,7 @@
 """All routes."""
 
-from litestar import Router
+from litestar import HttpMethod, Response, Router, route
+from litestar.handlers import HTTPRouteHandler
 
 from service.api import (
     engine_versions,
@@ -13,6 +14,7 @@ from service.api import (
     rules,
     system,
 )
+from service.api.problems import with_implied_methods
 
 _HANDLERS = (
     estimates.create_estimate,
@@ -47,4 +49,27 @@ def make_router() -> Router:
     Through a router each handler is registered once; registered one by one, the framework would
     wrap a threaded handler again for every further method of its path.
     """
-    return Router("/", route_handlers=_HANDLERS)
+    return Router("/", route_handlers=[*_options_handlers(), *_HANDLERS])
+
+
+def _options_handlers() -> list[HTTPRouteHandler]:
+    """Return a handler for OPTIONS on every path.
+
+    The framework's own is made when the first method of a path is registered, and misses the rest.
+    """
+    methods: dict[str, set[str]] = {}
+    for handler in _HANDLERS:
+        for path in handler.paths:
+            methods.setdefault(path, set()).update(handler.http_methods)
+    return [
+        _options_handler(path, allow=with_implied_methods(",".join(found)))
+        for path, found in methods.items()
+    ]
+
+
+def _options_handler(path: str, *, allow: str) -> HTTPRouteHandler:
+    @route(path, http_method=[HttpMethod.OPTIONS], status_code=204, sync_to_thread=False)
+    def answer_options() -> Response[None]:
+        return Response(None, status_code=204, headers={"Allow": allow})
+
+    return answer_options
