@@ -81,7 +81,7 @@ def _obstacles(spec: ModelSpec, *, split: Split, version: EngineVersion) -> Iter
     yield from _recurrent_heads(spec, ranks=split.tensor_parallel_size)
     yield from _vocabulary(spec, ranks=split.tensor_parallel_size)
     yield from _feed_forward(spec, split=split)
-    if spec.quantization is not None and spec.quantization.layout_known:
+    if spec.quantization is not None:
         yield from _fp8_blocks(spec, spec.quantization, split=split)
         yield from _groups(spec, spec.quantization, split=split, version=version)
 
