@@ -8,7 +8,7 @@ from service.tuning.hardware.parts import GpuEntry
 from service.tuning.hardware.spec import Gpu
 
 _PROFILE = re.compile(r"(?:\bmig[\s-]*)?\b(\d)g\.(\d{1,3})gb(?:\+\w+)*", re.IGNORECASE)
-_LABEL_TOLERANCE = 0.15
+_LABEL_TOLERANCE = 0.1
 """How far a profile's rounded size label may lie from a whole number of memory slices."""
 
 _LOST_SHARE = 0.004
