@@ -154,7 +154,7 @@ def _whole_image_tokens(tower: VisionTower, budget_tokens: int) -> int:
 def _tower_width(tower: VisionTower, run: ProfileRun) -> float:
     split = run.tensor_parallel_size if tower.sharded else 1
     hidden_units: float = memory_constants()["encoder"]["tower_hidden_units"]
-    return tower.intermediate_size / split + hidden_units * tower.hidden_size
+    return (tower.intermediate_size + hidden_units * tower.hidden_size) / split
 
 
 def loads_encoder(tower: VisionTower, config: EngineConfig) -> bool:

@@ -153,21 +153,21 @@ class _Overheads(msgspec.Struct, frozen=True, kw_only=True):
 def _overheads(asked: _Deployment, *, num_layers: int) -> _Overheads:
     if asked.node.gpu.vendor == "cpu":
         return _Overheads(non_torch=0.0, graphs=0.0, charged_graphs=0.0, slack=0.0)
-    graphs = overheads.graph_bytes(
+    runner = asked.uses_v2_runner
+    graphs = overheads.graph_memory(
         asked.spec,
+        node=asked.node,
         num_layers=num_layers,
         num_capture_sizes=len(capture_sizes(asked.config, asked.version)),
+        uses_v2_runner=runner,
         version=asked.version,
     )
-    runner = asked.uses_v2_runner
     return _Overheads(
         non_torch=overheads.non_torch_bytes(
             asked.node, asked.parts, config=asked.config, version=asked.version
         ),
-        graphs=graphs,
-        charged_graphs=overheads.charged_graph_bytes(
-            graphs, uses_v2_runner=runner, version=asked.version
-        ),
+        graphs=graphs.real_bytes,
+        charged_graphs=graphs.charged_bytes,
         slack=overheads.slack_bytes(
             num_layers=num_layers, uses_v2_runner=runner, version=asked.version
         ),

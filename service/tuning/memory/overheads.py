@@ -73,28 +73,43 @@ def _communication_gib(
     return by_tensor.get("tp8", by_tensor["tp4"]) if parts.tensor > _MANY_GPUS else by_tensor["tp4"]
 
 
-def graph_bytes(
-    spec: ModelSpec, *, num_layers: int, num_capture_sizes: int, version: EngineVersion
-) -> float:
-    """Return the real size of the CUDA graphs of one rank, bytes; 0 without capture sizes."""
+class GraphMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """CUDA graphs of one rank, bytes."""
+
+    real_bytes: float
+    charged_bytes: float
+    """What the release subtracts from the pool: its own estimate of them."""
+
+
+def graph_memory(
+    spec: ModelSpec,
+    *,
+    node: Node,
+    num_layers: int,
+    num_capture_sizes: int,
+    uses_v2_runner: bool,
+    version: EngineVersion,
+) -> GraphMemory:
+    """Return the size of the CUDA graphs and what of it the release counts."""
     if num_capture_sizes <= 0:
-        return 0.0
+        return GraphMemory(real_bytes=0.0, charged_bytes=0.0)
+    size = _graph_bytes_on_hopper(spec, num_layers, num_capture_sizes, version)
+    row = constants_row("graphs", version)
+    share = 1.0 if node.gpu.arch == "Hopper" else float(row.get("other_parts_share", 1.0))
+    is_free = uses_v2_runner and holds(memory_constants()["free_graph_profile"], version)
+    charged = 0.0 if is_free else constant("graphs_charged_share", version)
+    return GraphMemory(real_bytes=size * share, charged_bytes=size * charged)
+
+
+def _graph_bytes_on_hopper(
+    spec: ModelSpec, num_layers: int, num_capture_sizes: int, version: EngineVersion
+) -> float:
     row = constants_row("graphs", version)
     size = row["base_gib"] + row["per_layer_gib"] * num_layers
     size += row["moe_gib"] if spec.is_moe else 0.0
     fixed = float(row["fixed_share"])
     share = fixed + (1 - fixed) * num_capture_sizes / _FULL_CAPTURE_SIZES
     return float(size * share * GIB)
-
-
-def charged_graph_bytes(
-    real_bytes: float, *, uses_v2_runner: bool, version: EngineVersion
-) -> float:
-    """Return what the release subtracts from the pool for graphs: its own estimate of them."""
-    free = holds(memory_constants()["free_graph_profile"], version)
-    if uses_v2_runner and free:
-        return 0.0
-    return real_bytes * constant("graphs_charged_share", version)
 
 
 def slack_bytes(*, num_layers: int, uses_v2_runner: bool, version: EngineVersion) -> float:
