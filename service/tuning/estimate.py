@@ -13,6 +13,7 @@ from service.tuning.models import catalogue
 from service.tuning.presets import fill_workload
 from service.tuning.provenance import provenance
 from service.tuning.situation import ModelResolver, Situation, look_up
+from service.tuning.verdicts import judge_slo
 
 Calibrations = Sequence[Any]
 
@@ -105,7 +106,7 @@ def _perform(
     if workload is None or not situation.fits or situation.plan.kv is None:
         return None, [], "modelled"
     # The simulation compiles code when it is imported: memory alone must not wait for it.
-    from service.tuning.performance import judge_slo, predict_performance  # noqa: PLC0415
+    from service.tuning.performance import predict_performance  # noqa: PLC0415
 
     calibration = next(iter(calibrations), None)
     performance = predict_performance(

@@ -12,13 +12,13 @@ from service.tuning.memory.plan import MemoryPlan
 from service.tuning.performance import (
     Prediction,
     closed_form_performance,
-    judge_slo,
     predict_performance,
     prepare,
 )
 from service.tuning.search.problem import Problem
 from service.tuning.search.share import scaled, share_of, slo_of_one
 from service.tuning.search.sizing import Sized
+from service.tuning.verdicts import judge_slo
 
 Method = Literal["closed_form", "simulation"]
 _FASTEST_FACTOR, _SLOWEST_FACTOR = 256.0, 1 / 256
