@@ -6,8 +6,10 @@ from typing import Any
 import click
 import msgspec
 
+from api_schemas.model import ModelRef
 from service.cli.output import print_rows
 from service.tuning.engine.versions import NEWEST, known_releases
+from service.tuning.errors import UnsupportedArchitecture
 from service.tuning.hardware.catalogue import all_gpus
 from service.tuning.presets import all_presets
 
@@ -17,11 +19,15 @@ Rows = Callable[[], Iterable[Row]]
 
 def _models() -> Iterable[Row]:
     # Imported on use: every config is read to count its parameters.
-    from service.tuning.models.catalogue import all_models, resolve_entry  # noqa: PLC0415
+    from service.tuning.models.catalogue import all_models, resolve_model  # noqa: PLC0415
     from service.tuning.models.inventory import parameter_count  # noqa: PLC0415
 
     for entry in all_models():
-        spec = resolve_entry(entry)
+        try:
+            spec = resolve_model(ModelRef(id=entry.id))
+        except UnsupportedArchitecture as error:
+            yield entry.id, error.message, None, None, entry.verified
+            continue
         total, active = parameter_count(spec)
         yield entry.id, spec.architecture, _billions(total), _billions(active), entry.verified
 
