@@ -96,9 +96,16 @@ def graph_memory(
     size = _graph_bytes_on_hopper(spec, num_layers, num_capture_sizes, version)
     row = constants_row("graphs", version)
     share = 1.0 if node.gpu.arch == "Hopper" else float(row.get("other_parts_share", 1.0))
-    is_free = uses_v2_runner and holds(memory_constants()["free_graph_profile"], version)
-    charged = 0.0 if is_free else constant("graphs_charged_share", version)
+    charged = _charged_share(spec, uses_v2_runner=uses_v2_runner, version=version)
     return GraphMemory(real_bytes=size * share, charged_bytes=size * charged)
+
+
+def _charged_share(spec: ModelSpec, *, uses_v2_runner: bool, version: EngineVersion) -> float:
+    if not uses_v2_runner and spec.is_hybrid:
+        return constant("graphs_charged_share_of_hybrids", version)
+    if uses_v2_runner and holds(memory_constants()["free_graph_profile"], version):
+        return 0.0
+    return constant("graphs_charged_share", version)
 
 
 def _graph_bytes_on_hopper(
