@@ -12,10 +12,11 @@ def compiled(function: _Function) -> _Function:
     """Return the function compiled on its first call.
 
     The code is kept beside its module, or in the user's cache folder where that cannot be
-    written; without any writable folder it is compiled anew in each process.
+    written; without any writable folder it is compiled anew in each process. It runs without the
+    interpreter's lock: a service that simulates in threads stays able to answer.
     """
     try:
-        done: _Function = numba.njit(cache=True)(function)
+        done: _Function = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # no folder to keep the code in
-        done = numba.njit(function)
+        done = numba.njit(nogil=True)(function)
     return done
