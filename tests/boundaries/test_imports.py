@@ -18,7 +18,8 @@ def _modules_after(statement: str) -> set[str]:
 @pytest.mark.parametrize("package", OURS)
 def test_nobody_else_provides_our_import_names(package: str) -> None:
     """No other distribution ships a package under one of our three import names."""
-    assert set(packages_distributions()[package]) == {"setpoint"}
+    # An editable install of our own is not listed; anybody else would be.
+    assert set(packages_distributions().get(package, ())) <= {"setpoint"}
 
 
 def test_the_nouns_need_only_msgspec() -> None:
