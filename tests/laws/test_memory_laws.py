@@ -295,6 +295,9 @@ _NONSENSE = st.fixed_dictionaries(
         "pipeline_parallel_size": st.integers(-1, 10**9),
         "block_size": st.integers(-1, 10**6),
         "gpu_memory_utilization": st.floats(-1, 1000),
+        "max_num_batched_tokens": st.integers(-1, 10**15),
+        "max_num_seqs": st.integers(-1, 10**15),
+        "max_cudagraph_capture_size": st.integers(-1, 10**15),
         "max_model_len": st.one_of(st.just("auto"), st.integers(-1, 10**9)),
     }
 )

@@ -18,6 +18,8 @@ _FINE_STEP = 8
 _COARSE_STEP = 16
 _COARSE_FROM = 256
 _INTERACTIVE_MAX = 32
+_LARGEST_LISTED = 65_536
+"""No server captures batches this large; the list must stay finite whatever is asked."""
 
 
 def max_capture_size(config: EngineConfig, *, node: Node, version: EngineVersion) -> int:
@@ -40,7 +42,7 @@ def max_capture_size(config: EngineConfig, *, node: Node, version: EngineVersion
 
 def capture_sizes(effective: EngineConfig, version: EngineVersion) -> tuple[int, ...]:
     """Return the batch sizes that are captured, ascending; `effective` has all defaults."""
-    maximum = effective.max_cudagraph_capture_size or 0
+    maximum = min(effective.max_cudagraph_capture_size or 0, _LARGEST_LISTED)
     tokens = effective.max_num_batched_tokens or 0
     if maximum < 1 or _captures_nothing(effective):
         return ()

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.memory.constants import constant, memory_constants
@@ -163,4 +164,9 @@ def loads_encoder(tower: VisionTower, config: EngineConfig) -> bool:
         return False
     inputs = ("image", "video") if tower.kind in _VIDEO_TOWERS else ("image",)
     limits = config.limit_mm_per_prompt or {}
-    return any(limits.get(kind, 1) != 0 for kind in inputs)
+    return any(_item_limit(limits.get(kind)) != 0 for kind in inputs)
+
+
+def _item_limit(stated: Json) -> Json:
+    """Return the number of items that a limit allows; newer releases take it as an object."""
+    return stated.get("count") if isinstance(stated, dict) else stated

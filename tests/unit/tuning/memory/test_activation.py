@@ -115,6 +115,7 @@ def test_images_stay_cached_beside_the_sampler() -> None:
         (EngineConfig(), True),
         (EngineConfig(language_model_only=True), False),
         (EngineConfig(limit_mm_per_prompt={"image": 0}), False),
+        (EngineConfig(limit_mm_per_prompt={"image": {"count": 0}}), False),
         (EngineConfig(limit_mm_per_prompt={"image": 2, "audio": 0}), True),
     ],
 )
