@@ -1,8 +1,10 @@
 """Ask the real vLLM about many command lines: JSON lines in, JSON lines out; no GPU.
 
 In: {"argv": ["serve", MODEL, ...], "model_dir": DIR or absent}. Out: {"stage", "message",
-"values"}: stage is "accepted", "parser" (refused by the argument parser) or "config" (refused by
-the config objects, which need a folder with config.json and tokenizer instead of the model).
+"values"}: stage is "accepted", "parser" (refused by the argument parser), "command" (refused by the
+serve command's own check) or "config" (refused by the config objects, which need a folder with
+config.json and tokenizer instead of the model).
+The line {"grammar": true} is answered with the grammar of every flag.
 """
 
 import argparse
@@ -11,6 +13,7 @@ import io
 import json
 import sys
 
+from dump_grammar import grammar
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.cli import serve
 from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -25,31 +28,38 @@ def make_parser() -> tuple[FlexibleArgumentParser, object]:
     return top, command
 
 
-def parse(top: FlexibleArgumentParser, command: object, argv: list[str]) -> argparse.Namespace:
-    """Return the parsed arguments; SystemExit or an exception when refused."""
-    arguments = top.parse_args(argv)
-    command.validate(arguments)
-    if getattr(arguments, "model_tag", None):
-        arguments.model = arguments.model_tag
-    return arguments
+def refused(stage: str, error: BaseException, values: dict, complaint: str = "") -> dict:
+    """Return a refusal with vLLM's own words."""
+    message = f"{complaint[-600:]} {type(error).__name__}: {error}"
+    return {"stage": stage, "message": message, "values": values}
 
 
 def answer(top: FlexibleArgumentParser, command: object, line: dict[str, object]) -> dict:
     """Return what vLLM says to one command line."""
+    if line.get("grammar"):
+        return grammar()
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            arguments = parse(top, command, list(line["argv"]))
-    except (SystemExit, Exception) as error:  # vLLM raises anything it likes here
-        return {"stage": "parser", "message": f"{complaint.getvalue()[-600:]} {error}", "values": {}}
+            arguments = top.parse_args(list(line["argv"]))
+    except (SystemExit, Exception) as error:  # noqa: BLE001  # vLLM raises anything it likes
+        return refused("parser", error, {}, complaint.getvalue())
     values = {name: plain(value) for name, value in vars(arguments).items()}
-    if line.get("model_dir") is None:
-        return {"stage": "accepted", "message": "", "values": values}
-    arguments.model = line["model_dir"]
     try:
-        AsyncEngineArgs.from_cli_args(arguments).create_engine_config()
-    except Exception as error:
-        return {"stage": "config", "message": f"{type(error).__name__}: {error}", "values": values}
+        command.validate(arguments)
+    except Exception as error:  # noqa: BLE001
+        return refused("command", error, values)
+    return judged(arguments, values, line.get("model_dir"))
+
+
+def judged(arguments: argparse.Namespace, values: dict, model_dir: object) -> dict:
+    """Return what the config objects say, where a folder stands in for the model."""
+    if model_dir is not None:
+        arguments.model = model_dir
+        try:
+            AsyncEngineArgs.from_cli_args(arguments).create_engine_config()
+        except Exception as error:  # noqa: BLE001
+            return refused("config", error, values)
     return {"stage": "accepted", "message": "", "values": values}
 
 

@@ -58,6 +58,8 @@ def entry(action: argparse.Action, group: str) -> dict[str, object]:
     found: dict[str, object] = {"kind": kind(action), "flag": long[0]}
     if action.nargs == "+":
         found["is_list"] = True
+    if type(action).__name__ == "_AppendAction":
+        found["is_repeated"] = True
     if short := [option for option in action.option_strings if not option.startswith("--")]:
         found["short"] = short
     if aliases := [o for o in long[1:] if kind(action) not in {"boolean", "switch"}]:
@@ -71,11 +73,12 @@ def entry(action: argparse.Action, group: str) -> dict[str, object]:
     return found
 
 
-def main() -> None:
-    """Print the grammar as JSON."""
+def grammar() -> dict[str, object]:
+    """Return version and grammar of every flag."""
     parser = serve_parser()
     groups = {
-        action.dest: group.title or "" for group in parser._action_groups
+        action.dest: group.title or ""
+        for group in parser._action_groups
         for action in group._group_actions
     }
     settings = {
@@ -83,8 +86,8 @@ def main() -> None:
         for action in parser._actions
         if action.option_strings and action.dest != "help"
     }
-    json.dump({"version": __version__, "settings": settings}, sys.stdout, indent=1, sort_keys=True)
+    return {"version": __version__, "settings": settings}
 
 
 if __name__ == "__main__":
-    main()
+    json.dump(grammar(), sys.stdout, indent=1, sort_keys=True)

@@ -121,6 +121,9 @@ def _truth_argv(setting: Setting, value: Json, version: EngineVersion) -> list[s
 def _value_argv(setting: Setting, value: Json, version: EngineVersion) -> list[str]:
     if setting.is_list:
         return _list_argv(setting, value)
+    if setting.is_repeated and isinstance(value, list):
+        one_each = (_value_argv(setting, item, version) for item in value)
+        return [argument for arguments in one_each for argument in arguments]
     if setting.name == "max_model_len" and value in {"auto", -1} and not version.since("0.14.0"):
         raise ValueError(f"vLLM {version.text} cannot choose it; auto came with 0.14.0")
     text = write_pairs(value) if takes_pairs(setting, version) else write_value(setting, value)

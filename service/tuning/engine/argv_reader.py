@@ -153,15 +153,21 @@ class _Reader:
             return
         if self._read_level(index, argument):
             return
-        flag, equals, text = argument.partition("=")
-        flag = dashed(flag)
-        value = text if equals else None
+        flag, value = self._split(argument)
         if "." in flag:
             self._read_dotted(index, flag, value)
         elif (extra := self._extra(flag)) is not None:
             self._read_extra(index, extra, value)
         elif (option := self._find_option(index, flag)) is not None:
             self._read_option(index, option, value)
+
+    def _split(self, argument: str) -> tuple[str, str | None]:
+        """Return flag and attached value: `--x=y`, `-tp=2`, and `-qfp8` for one-letter flags."""
+        flag, equals, text = argument.partition("=")
+        option = self._options.get(argument[:2])
+        if option is not None and not equals and argument not in self._options:
+            return argument[:2], argument[2:]
+        return dashed(flag), text if equals else None
 
     def _read_level(self, index: int, argument: str) -> bool:
         """Read `-O3`, `-O=3` and `-O 3`."""
@@ -262,7 +268,8 @@ class _Reader:
             text = value if value is not None else self._take_value(index, setting.flag)
             parsed = None if text is None else self._parse(index, setting, text)
             if parsed is not None:
-                self._set(index, setting.name, parsed)
+                put = self._append if setting.is_repeated else self._set
+                put(index, setting.name, parsed)
 
     def _read_truth(self, index: int, option: Option, value: str | None) -> None:
         setting = option.setting
@@ -348,6 +355,10 @@ class _Reader:
                 setting=setting.name,
             )
         return parsed
+
+    def _append(self, index: int, name: str, value: Json) -> None:
+        self._values[name] = [*self._values.get(name, []), value]
+        self._places[name] = index
 
     def _set(self, index: int, name: str, value: Json) -> None:
         if name in self._values:

@@ -33,6 +33,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     flag: str
     kind: Kind
     is_list: bool = False
+    """Several values follow one flag."""
+    is_repeated: bool = False
+    """The flag is given once for each value."""
     short: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     choices: tuple[str | int, ...] = ()

@@ -10,6 +10,7 @@ import shlex
 from api_schemas.base import Json
 from api_schemas.recommendation import RenderedFile
 from service.tuning.engine.argv import given_settings, setting_argv
+from service.tuning.engine.grammar import grammar
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.render.rendering import Rendering
 from service.tuning.render.text import dump_yaml, header
@@ -55,7 +56,8 @@ def yaml_entry(name: str, value: Json, version: EngineVersion) -> dict[str, Json
         # The loader writes key and value apart; a value with a dash must stay behind its "=".
         return {f"{key}={joined}": True}
     if isinstance(value, list):
-        return {key: value}
+        is_repeated = grammar()[name].is_repeated
+        return {f"{key}={item}": True for item in value} if is_repeated else {key: value}
     if isinstance(value, dict) and version.since(_OBJECTS_SINCE):
         return {key: value}
     return {key: value if isinstance(value, int | float) else arguments[1]}

@@ -40,7 +40,7 @@ def values(setting: Setting, version: EngineVersion) -> st.SearchStrategy[Json]:
     """Return values that the release's command line takes for the setting."""
     allowed = choices(setting.name, version) or setting.choices
     items = st.sampled_from(list(allowed)) if allowed else _items(setting)
-    if setting.is_list:
+    if setting.is_list or setting.is_repeated:
         plain = items.filter(lambda item: not str(item).startswith("-"))
         return st.lists(plain, min_size=1, max_size=3)
     return items
