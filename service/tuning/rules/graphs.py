@@ -21,7 +21,7 @@ def _eager(context: RuleContext) -> Iterator[Remark]:
 
 
 def _no_compilation(context: RuleContext) -> Iterator[Remark]:
-    if context.given.optimization_level in {0, "0"} and not _is_on_cpu(context):
+    if context.given.optimization_level in (0, "0") and not _is_on_cpu(context):
         yield Remark(
             message="Level 0 neither compiles nor captures graphs, as enforce_eager does.",
             suggestion="Leave optimization_level out (2).",

@@ -96,7 +96,7 @@ def _needs_a_launcher(context: RuleContext, node: Node) -> Iterator[Remark]:
     if world <= node.gpus_per_node or _world_size(context) > node.num_gpus:
         return
     is_arranged = context.given.nnodes is not None or (
-        context.given.distributed_executor_backend in {"ray", "external_launcher"}
+        context.given.distributed_executor_backend in ("ray", "external_launcher")
     )
     if not is_arranged:
         yield Remark(
@@ -216,7 +216,8 @@ def _needless_pipeline(context: RuleContext, spec: ModelSpec, node: Node) -> Ite
 
 def _all_to_all_without_experts(context: RuleContext) -> Iterator[Remark]:
     backend = context.given.all2all_backend
-    if backend not in {None, "naive", "allgather_reducescatter"} and not context.expert_parallel:
+    is_default = backend in (None, "naive", "allgather_reducescatter")
+    if not is_default and not context.expert_parallel:
         yield Remark(
             message=f"all2all_backend={str(backend)[:64]} has no effect without expert"
             " parallelism.",
@@ -231,11 +232,11 @@ def _uneven_experts(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
     experts = _physical_experts(context, spec)
     if experts % ranks == 0:
         return
-    is_balanced = context.given.enable_eplb is True
+    is_refused = context.given.enable_eplb is True or context.version.since("0.27.0")
     yield Remark(
-        severity="error" if is_balanced else "warning",
+        severity="error" if is_refused else "warning",
         message=f"{experts} experts cannot be spread evenly over {ranks} ranks"
-        + (": the load balancer refuses that." if is_balanced else "; some models refuse that."),
+        + (": refused." if is_refused else "; the load balancer would refuse that."),
         suggestion=f"Choose ranks that divide {experts}, or add redundant experts (eplb_config)"
         f" up to {experts + ranks - experts % ranks}.",
     )
@@ -443,7 +444,8 @@ RULES: tuple[Rule, ...] = (
         id="PAR017",
         title="Experts spread evenly over the expert-parallel ranks",
         help="With the load balancer (enable_eplb) routed plus redundant experts must divide by"
-        " tensor x data parallel ranks; some models ask for it always.",
+        " tensor x data parallel ranks. A report of 0.27.1 shows it asked for without the"
+        " balancer too; older releases gave the first ranks one more.",
         settings=("enable_expert_parallel",),
         severity="warning",
         since="0.8.0",

@@ -222,7 +222,7 @@ RULES: tuple[Rule, ...] = (
         " vLLM unpacks the weights to 16 bit for each product: half the memory, but not the"
         " speed of fp8.",
         settings=_SETTING,
-        severity="note",
+        severity="warning",
         source=(vllm("quantization/fp8.py; marlin_utils_fp8.py"), guide("A10")),
         check=with_node(_weight_only),
     ),
