@@ -104,9 +104,10 @@ def _linear(pattern: str) -> str | None:
     """
     if len(pattern) > _LONGEST_PATTERN:
         return None
-    parts = _STARS.sub(".*", pattern).split(".*")
+    parts = _STARS.sub(".*", _OR_BELOW.sub(r"(?:\\.|$)", pattern)).split(".*")
     first, *others = [_CLASS_REPEAT.sub(r"\1\2+", part) for part in parts]
-    if any(_REPEAT.search(_HARMLESS.sub("", part)) for part in (first, *others)):
+    bare = "".join(_HARMLESS.sub("", part) for part in (first, *others))
+    if _REPEAT.search(bare) or bare.count("?") > _MOST_OPTIONS:
         return None
     linear = first + "".join(_searched(part) for part in others)
     try:
@@ -127,7 +128,10 @@ def _searched(part: str) -> str:
 _LONGEST_PATTERN = 2_000
 _CLASS_REPEAT = re.compile(r"(\\[dw]|\[[^\]]*\])([+*])(?![+?])")
 _HARMLESS = re.compile(r"(\\[dw]|\[[^\]]*\])[+*]\+|\\.|\[[^\]]*\]|\(\?:")
-_REPEAT = re.compile(r"[*+{?]")
+_REPEAT = re.compile(r"[*+{]")
+_OR_BELOW = re.compile(r"\((?:\?:)?\\\.\.\*\)\?\$?$")
+_MOST_OPTIONS = 4
+"""Each optional piece may double the ways to match."""
 _STARS = re.compile(r"(?:\.\*)+")
 
 

@@ -27,7 +27,7 @@ from service.tuning.models.spec import (
 
 def hidden_size(fields: ConfigFields) -> int:
     """Return the width of the residual stream."""
-    return fields.integer("hidden_size", "n_embd", "d_model", maximum=2**20)
+    return fields.integer("hidden_size", "n_embd", "n_embed", "d_model", maximum=2**20)
 
 
 def gated_delta_net(fields: ConfigFields, family: Family) -> tuple[Layer, ...]:
