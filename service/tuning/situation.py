@@ -78,7 +78,10 @@ def look_up(
     spec = resolve_model(model)
     effective = effective_config(given, spec=spec, node=node, version=version)
     draft, unknown = _resolve_draft(effective, model, resolve_model)
-    plan = plan_memory(spec=spec, node=node, config=effective, version=version, draft=draft)
+    env = engine.env or {}
+    plan = plan_memory(
+        spec=spec, node=node, config=effective, version=version, draft=draft, env=env
+    )
     context = RuleContext(
         version=version,
         given=given,
@@ -89,7 +92,7 @@ def look_up(
         model=model,
         workload=workload,
         slo=slo,
-        env=engine.env or {},
+        env=env,
     )
     return Situation(
         spec=spec,

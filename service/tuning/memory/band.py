@@ -23,7 +23,8 @@ def available_band_bytes(
         width = figures["since_graphs_charged_gib"]
     else:
         width = figures["hopper_gib" if node.gpu.arch == "Hopper" else "other_gib"]
-    band = float(width) * GIB + float(figures["graphs_share"]) * charged_graphs_bytes
+    share = figures["graphs_share_of_mixtures" if spec.is_moe else "graphs_share"]
+    band = float(width) * GIB + float(share) * charged_graphs_bytes
     if spec.layout_confidence != "high":
         band += float(figures["unknown_layout_share"]) * weights_bytes
     return band

@@ -58,7 +58,7 @@ def _communication_gib(
     node: Node, parts: Parallelism, *, config: EngineConfig, version: EngineVersion
 ) -> float:
     if node.gpu.vendor == "cpu":
-        return 0.0
+        return constant("cpu_process_gib", version)
     if parts.tensor == 1 and parts.pipeline > 1:
         return constant("pipeline_only_non_torch_gib", version)
     row = constants_row("non_torch_gib", version)
@@ -89,14 +89,23 @@ def graph_memory(
     num_capture_sizes: int,
     uses_v2_runner: bool,
     version: EngineVersion,
+    is_estimated: bool | None = None,
 ) -> GraphMemory:
-    """Return the size of the CUDA graphs and what of it the release counts."""
+    """Return the size of the CUDA graphs and what of it the release counts.
+
+    `is_estimated` is `VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS`; None leaves it to the release.
+    """
     if num_capture_sizes <= 0:
         return GraphMemory(real_bytes=0.0, charged_bytes=0.0)
     size = _graph_bytes_on_hopper(spec, num_layers, num_capture_sizes, version)
     row = constants_row("graphs", version)
     share = 1.0 if node.gpu.arch == "Hopper" else float(row.get("other_parts_share", 1.0))
-    charged = _charged_share(spec, uses_v2_runner=uses_v2_runner, version=version)
+    charged = 0.0
+    if is_estimated is not False:
+        charged = _charged_share(spec, uses_v2_runner=uses_v2_runner, version=version)
+    opt_in = memory_constants()["graph_estimate_opt_in"]
+    if is_estimated and holds(opt_in, version):
+        charged = float(opt_in["value"])
     return GraphMemory(real_bytes=size * share, charged_bytes=size * charged)
 
 

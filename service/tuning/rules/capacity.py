@@ -191,6 +191,23 @@ def _rough_layout(context: RuleContext, plan: MemoryPlan) -> Iterator[Remark]:
     )
 
 
+def _graph_estimate(context: RuleContext, plan: MemoryPlan) -> Iterator[Remark]:
+    spec = context.spec
+    if spec is None or plan.charged_graphs_bytes <= 0 or not (spec.is_moe or spec.is_hybrid):
+        return
+    yield Remark(
+        message=(
+            "vLLM subtracts its own estimate of the CUDA graphs from the KV cache, here about"
+            f" {_gib(plan.charged_graphs_bytes)} GiB. For models like this one it has come out"
+            " several times too high, which leaves less cache than predicted."
+        ),
+        suggestion=(
+            "Compare estimated and actual graph memory in the start-up log; the environment"
+            " variable VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0 switches the estimate off."
+        ),
+    )
+
+
 def _gib(size_bytes: float) -> str:
     return f"{size_bytes / GIB:.2f}"
 
@@ -339,5 +356,15 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         source=(_MODEL,),
         check=with_plan(_rough_layout),
+    ),
+    Rule(
+        id="CAP013",
+        title="vLLM's estimate of the CUDA graphs is uncertain here",
+        help="From 0.20 the estimate is taken from the pool; mixtures and hybrids lose most by it.",
+        settings=("gpu_memory_utilization",),
+        severity="note",
+        source=(thread("issues 45178, 50780 and 53013"),),
+        since="0.20.0",
+        check=with_plan(_graph_estimate),
     ),
 )

@@ -1,5 +1,6 @@
 """Models, nodes and rules with good defaults for tests of the memory model."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from api_schemas.engine import EngineConfig
@@ -174,9 +175,10 @@ def plan(
     version: str = "0.33.0",
     on: Node | None = None,
     draft: ModelSpec | None = None,
+    env: Mapping[str, str] | None = None,
     **settings: object,
 ) -> MemoryPlan:
     """Return the memory plan of a model under these settings with every default filled in."""
     spec, on, release = spec or model(), on or node(count=8), parse_version(version)
     config = effective_config(EngineConfig(**settings), spec=spec, node=on, version=release)
-    return plan_memory(spec=spec, node=on, config=config, version=release, draft=draft)
+    return plan_memory(spec=spec, node=on, config=config, version=release, draft=draft, env=env)

@@ -211,3 +211,81 @@ def test_the_old_engine_runs_on_old_gpus() -> None:
 
     assert old.kv is not None
     assert old.kv.tokens == old.kv.num_blocks * 16
+
+
+def test_offloaded_weights_leave_the_gpu() -> None:
+    """`cpu_offload_gb` keeps that much of the weights in host memory."""
+    found = plan(cpu_offload_gb=4)
+
+    assert plan().weights_bytes - found.weights_bytes == pytest.approx(4 * GIB)
+    assert plan(cpu_offload_gb=1000).weights_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "stated", "is_charged"),
+    [
+        ("0.19.0", None, False),
+        ("0.19.0", "1", True),
+        ("0.17.0", "1", False),
+        ("0.22.0", None, True),
+        ("0.22.0", "0", False),
+    ],
+)
+def test_the_environment_switches_the_graph_estimate(
+    version: str, stated: str | None, is_charged: object
+) -> None:
+    """VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS: opt-in in 0.18 and 0.19, opt-out later."""
+    env = {} if stated is None else {"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS": stated}
+
+    found = plan(version=version, env=env)
+
+    assert (found.charged_graphs_bytes > 0) is is_charged
+
+
+@pytest.mark.parametrize(
+    ("layers", "head_dim", "pool_mib", "tokens"),
+    [(2, 32, 64, 131_072), (8, 64, 64, 16_384), (8, 64, 10, 2560)],
+)
+def test_the_cpu_backend_lays_out_the_same_pages(
+    layers: int, head_dim: int, pool_mib: int, tokens: int
+) -> None:
+    """Pools that vLLM 0.32 printed on its CPU backend for tiny models."""
+    heads = 2
+    tiny = model(
+        group(layers, attention(kv_heads=heads, heads=4, dim=head_dim)),
+        hidden_size=128,
+        vocab_size=1024,
+        max_position_embeddings=1024,
+    )
+    host = node(
+        gpu(name="CPU", vendor="cpu", arch="CPU", gpu_class="cpu", compute_capability=None),
+        total_memory_gib=18.46,
+    )
+
+    found = plan(
+        tiny,
+        on=host,
+        version="0.32.0",
+        kv_cache_memory_bytes=pool_mib * 2**20,
+        block_size=32,
+        max_model_len=1024,
+    )
+
+    assert found.kv is not None
+    assert found.kv.tokens == tokens
+
+
+def test_a_cpu_pool_too_small_names_the_length_that_vllm_printed() -> None:
+    """256 KiB hold 16 blocks of 32 tokens; one is the null block, so 480 fit (0.32)."""
+    tiny = model(
+        group(2, attention(kv_heads=2, heads=4, dim=32)),
+        hidden_size=128,
+        vocab_size=1024,
+        max_position_embeddings=1024,
+    )
+
+    found = plan(tiny, version="0.32.0", kv_cache_memory_bytes=2**18, block_size=32)
+
+    assert found.refusals == ("one_request",)
+    assert found.kv is not None
+    assert found.kv.largest_max_model_len == 480

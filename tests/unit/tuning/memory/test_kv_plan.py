@@ -72,6 +72,8 @@ def test_qwen_32b_at_tp4_holds_6_full_sequences_in_53_gib() -> None:
 
     assert whole.bytes_per_token == 262_144
     assert whole.bytes_per_token * 131_072 == 32 * GIB
+    halved = {kept(attention(heads=40), dtype="fp8"): 64}
+    assert layout_of(halved, rules()).bytes_per_token * 131_072 == 16 * GIB
     assert int(filled(quarter, rules(), gib=53, length=131_072).max_concurrency) == 6
 
 

@@ -165,6 +165,16 @@ def test_long_prompts_of_hybrids_want_room() -> None:
     assert "CAP010" not in findings(model(), node(), **tight)
 
 
+def test_mixtures_are_told_of_the_graph_estimate() -> None:
+    """Where vLLM subtracts it; not for dense models, eager mode or releases before 0.20."""
+    short = {"max_model_len": 8192}
+
+    assert findings(mixture_model(), node(), **short)["CAP013"].severity == "note"
+    assert "CAP013" not in findings(model(), node(), **short)
+    assert "CAP013" not in findings(mixture_model(), node(), enforce_eager=True, **short)
+    assert "CAP013" not in findings(mixture_model(), node(), version="0.19.0", **short)
+
+
 def test_an_unsure_layout_is_noted() -> None:
     """A guess about the checkpoint's layout is said to be one."""
     unsure = model(layout_confidence="low")
