@@ -30,8 +30,10 @@ def ask() -> Iterator[Ask]:
         assert process.stdout is not None
         requests, answers = process.stdin, process.stdout
 
-        def ask_one(argv: list[str] | None = None, *, model: str | None = None) -> dict[str, Json]:
-            line: dict[str, Json] = {"grammar": True} if argv is None else {"argv": argv}
+        def ask_one(
+            argv: list[str] | None = None, *, model: str | None = None, **other: Json
+        ) -> dict[str, Json]:
+            line: dict[str, Json] = dict(other) if argv is None else {"argv": argv}
             if model is not None:
                 line["model_dir"] = str(VENV / "models" / model)
             print(json.dumps(line), file=requests, flush=True)

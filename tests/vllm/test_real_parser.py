@@ -3,19 +3,21 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.argv import from_argv, to_argv
+from service.tuning.engine.defaults import capture_sizes, effective_config
 from service.tuning.engine.facts import is_known
 from service.tuning.engine.grammar import NOT_CONFIGURATION, Setting, grammar
 from service.tuning.engine.package_data import read_facts
 from service.tuning.engine.versions import NEWEST
 from service.tuning.render.files import render_all
 from tests.unit.tuning.engine.settings_strategy import configs
+from tests.unit.tuning.engine.test_defaults import CPU, H100, model, node
 from tests.unit.tuning.render.examples import CONFIGS, config, rendering
 from tests.vllm.conftest import Ask
 
@@ -82,7 +84,7 @@ def test_the_grammar_is_what_the_parser_says(ask: Ask) -> None:
     """Flags, kinds, choices and defaults in the package data are those of the real parser."""
     facts = read_facts("grammar")
 
-    assert ask() == {"version": facts["version"], "settings": facts["settings"]}
+    assert ask(grammar=True) == {"version": facts["version"], "settings": facts["settings"]}
 
 
 @pytest.mark.parametrize("setting", CURRENT, ids=lambda setting: setting.name)
@@ -250,3 +252,68 @@ def test_mangled_command_lines_are_judged_as_vllm_does(ask: Ask, data: st.DataOb
         mangled,
         answer["message"],
     )
+
+
+@given(
+    seqs=st.integers(1, 1100),
+    tokens=st.integers(1, 3000) | st.just(16384),
+    mode=st.sampled_from(["balanced", "interactivity"]),
+    draft_tokens=st.integers(0, 4),
+    maximum=st.none() | st.integers(1, 700),
+)
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_graph_sizes_are_those_that_vllm_captures(
+    ask: Ask, *, seqs: int, tokens: int, mode: str, draft_tokens: int, maximum: int | None
+) -> None:
+    """The grid of CUDA-graph sizes is the one of vLLM's own method."""
+    tokens = max(seqs, tokens)
+    draft = {"method": "eagle3", "num_speculative_tokens": draft_tokens} if draft_tokens else None
+    stated = EngineConfig(
+        max_num_seqs=seqs,
+        max_num_batched_tokens=tokens,
+        performance_mode=mode,
+        speculative_config=draft,
+    )
+    place = {"spec": model(), "node": node(H100), "version": NEWEST}
+    by_default = effective_config(stated, **place)
+    # A stated maximum that happens to be the default one is taken for the default grid.
+    assume(maximum != by_default.max_cudagraph_capture_size)
+    filled = effective_config(replace(stated, max_cudagraph_capture_size=maximum), **place)
+
+    real = ask(
+        capture={
+            "seqs": seqs,
+            "tokens": tokens,
+            "mode": mode,
+            "query_len": 1 + draft_tokens,
+            "maximum": maximum,
+        }
+    )["sizes"]
+
+    assert list(capture_sizes(filled, NEWEST)) == real
+    assert filled.max_cudagraph_capture_size == max(real)
+
+
+@given(
+    max_num_seqs=st.none() | st.integers(1, 600),
+    max_num_batched_tokens=st.none() | st.integers(1, 10_000),
+    max_model_len=st.none() | st.integers(1, 131_072),
+    performance_mode=st.none() | st.sampled_from(["throughput", "interactivity"]),
+    enable_chunked_prefill=st.none() | st.booleans(),
+    tensor_parallel_size=st.none() | st.sampled_from([1, 2, 4]),
+    pipeline_parallel_size=st.none() | st.sampled_from([1, 2]),
+)
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_defaults_are_those_that_vllm_fills_in(ask: Ask, **given_settings: Json) -> None:
+    """On its CPU platform, where it can be asked, vLLM fills in what we fill in."""
+    wanted = EngineConfig(**given_settings)
+
+    answer = ask(to_argv(MODEL, wanted, NEWEST)[1:], model="dense")
+
+    if answer["stage"] == "accepted":
+        filled = effective_config(wanted, spec=model(), node=node(CPU), version=NEWEST)
+        assert answer["config"] == {name: getattr(filled, name) for name in answer["config"]}

@@ -28,32 +28,48 @@ def max_capture_size(config: EngineConfig, *, node: Node, version: EngineVersion
     Batch limits must be filled in already. Follows `_set_cudagraph_sizes` of vllm 0.33.0
     config/vllm.py and its predecessors.
     """
-    tokens = config.max_num_batched_tokens or 0
     if is_cpu(node.gpu) or _captures_nothing(config):
         return 0
-    if explicit := _explicit_sizes(config):
-        return max((size for size in explicit if size <= tokens), default=0)
-    given = _explicit_maximum(config)
-    if given is not None:
-        return max(min(given, tokens), 0)
-    cap = _BLACKWELL_CAP if is_datacenter_blackwell(node.gpu) else _CAP
-    return max(min(_ceiling(config, cap=cap, version=version), tokens), 0)
+    if _explicit_maximum(config) is None and not _explicit_sizes(config):
+        cap = _BLACKWELL_CAP if is_datacenter_blackwell(node.gpu) else _CAP
+        return max(_default_sizes(config, cap=cap, version=version), default=0)
+    return max(capture_sizes(config, version), default=0)
 
 
 def capture_sizes(effective: EngineConfig, version: EngineVersion) -> tuple[int, ...]:
     """Return the batch sizes that are captured, ascending; `effective` has all defaults."""
-    maximum = min(effective.max_cudagraph_capture_size or 0, _LARGEST_LISTED)
     tokens = effective.max_num_batched_tokens or 0
-    if maximum < 1 or _captures_nothing(effective):
+    maximum = min(_explicit_maximum(effective) or 0, tokens)
+    if _captures_nothing(effective):
         return ()
     if explicit := _explicit_sizes(effective):
         return tuple(sorted({size for size in explicit if 0 < size <= tokens}))
-    sizes = set(_grid(maximum, config=effective, version=version))
+    for cap in (_CAP, _BLACKWELL_CAP):
+        # A filled-in maximum stands for the default grid, which holds full decode batches too.
+        default = _default_sizes(effective, cap=cap, version=version)
+        if maximum == max(default, default=0):
+            return default
+    return _sizes_up_to(maximum, config=effective, version=version)
+
+
+def _default_sizes(config: EngineConfig, *, cap: int, version: EngineVersion) -> tuple[int, ...]:
+    """Return the sizes that are captured when nothing about them is stated."""
+    tokens = config.max_num_batched_tokens or 0
+    ceiling = _ceiling(config, cap=cap, version=version)
+    sizes = set(_sizes_up_to(min(ceiling, tokens), config=config, version=version))
     if version.since("0.28.0"):
-        sizes |= _whole_decode_batches(effective, maximum=maximum, version=version)
-        if tokens <= maximum:
-            sizes.add(tokens)
-    return tuple(sorted(size for size in sizes if size <= tokens))
+        batches = _whole_decode_batches(config, cap=cap, ceiling=ceiling)
+        sizes |= {size for size in batches if size <= tokens}
+    return tuple(sorted(sizes))
+
+
+def _sizes_up_to(maximum: int, *, config: EngineConfig, version: EngineVersion) -> tuple[int, ...]:
+    """Return the grid, and from 0.28.0 the whole token budget where it is that small."""
+    tokens = config.max_num_batched_tokens or 0
+    sizes = set(_grid(maximum, config=config, version=version))
+    if version.since("0.28.0") and 0 < tokens <= maximum:
+        sizes.add(tokens)
+    return tuple(sorted(sizes))
 
 
 def _grid(maximum: int, *, config: EngineConfig, version: EngineVersion) -> list[int]:
@@ -70,24 +86,18 @@ def _grid(maximum: int, *, config: EngineConfig, version: EngineVersion) -> list
     return start + list(fine) + list(range(_COARSE_FROM, maximum + 1, _COARSE_STEP))
 
 
-def _whole_decode_batches(
-    config: EngineConfig, *, maximum: int, version: EngineVersion
-) -> set[int]:
-    """Return the sizes of full decode batches that 0.28.0 and later add to a default grid."""
+def _whole_decode_batches(config: EngineConfig, *, cap: int, ceiling: int) -> set[int]:
+    """Return the sizes of full decode batches, which 0.28.0 and later add to a default grid."""
     requests = config.max_num_seqs or 0
     query_len = 1 + speculative_tokens(config)
-    tokens = config.max_num_batched_tokens or 0
-    defaults = {
-        min(_ceiling(config, cap=cap, version=version), tokens) for cap in (_CAP, _BLACKWELL_CAP)
-    }
-    if maximum not in defaults:
-        return set()
-    if query_len == 1:
-        counts = [requests]
-    else:
-        grid = _grid(min(requests, maximum), config=EngineConfig(), version=version)
-        counts = [*grid, requests]
-    return {count * query_len for count in counts if 0 < count * query_len <= maximum}
+    counts = [requests] if query_len == 1 else _request_counts(min(requests, cap))
+    return {count * query_len for count in counts if 0 < count * query_len <= ceiling}
+
+
+def _request_counts(most: int) -> list[int]:
+    fine = range(_FINE_STEP, min(most + 1, _COARSE_FROM), _FINE_STEP)
+    coarse = range(_COARSE_FROM, most + 1, _COARSE_STEP)
+    return [*(n for n in (1, 2, 4) if n <= most), *fine, *coarse, most]
 
 
 def _ceiling(config: EngineConfig, *, cap: int, version: EngineVersion) -> int:
