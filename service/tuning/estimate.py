@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Band, Estimate, EstimateRequest, MemoryBreakdown, Performance
 from api_schemas.explanation import Basis
@@ -81,12 +83,9 @@ def memory_breakdown(plan: MemoryPlan, effective: EngineConfig) -> MemoryBreakdo
 
 def applied_defaults(given: EngineConfig, effective: EngineConfig) -> EngineConfig:
     """Return the settings that were filled in, without those that the caller wrote."""
-    filled = {
-        name: value
-        for name in EngineConfig.__struct_fields__
-        if (value := getattr(effective, name)) is not None and getattr(given, name) is None
-    }
-    return EngineConfig(**filled)
+    stated: dict[str, Any] = msgspec.to_builtins(given)
+    filled: dict[str, Any] = msgspec.to_builtins(effective)
+    return EngineConfig(**{name: filled[name] for name in filled if name not in stated})
 
 
 def _filled(request: EstimateRequest) -> tuple[Workload | None, Slo | None]:

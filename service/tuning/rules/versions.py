@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.facts import choices, is_known, refusal, setting_history
@@ -21,8 +23,8 @@ _EITHER_SPELLING = "0.33.0"
 
 def given_settings(config: EngineConfig) -> dict[str, Json]:
     """Return the settings that are set, by name."""
-    pairs = ((name, getattr(config, name)) for name in EngineConfig.__struct_fields__)
-    return {name: value for name, value in pairs if value is not None}
+    settings: dict[str, Json] = msgspec.to_builtins(config)
+    return settings
 
 
 def _is_other_spelling(name: str, context: RuleContext) -> bool:
