@@ -1,5 +1,8 @@
 """The legal values of settings: what a search may choose from, by the same facts as the rules."""
 
+from collections.abc import Mapping
+
+from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.models.spec import GroupedQueryAttention, LatentAttention, ModelSpec
@@ -18,6 +21,7 @@ __all__ = [
     "legal_tensor_parallel_sizes",
     "minimum_batched_tokens",
     "multimodal_floor_tokens",
+    "multimodal_started_tokens",
     "quantization_support",
     "recommended_dtype",
 ]
@@ -95,10 +99,22 @@ def multimodal_floor_tokens(spec: ModelSpec, config: EngineConfig, version: Engi
 
     Only models whose image tokens attend to each other switch the cutting of items off.
     """
+    return int(_whole_item(spec, config, version).get("tokens", 0))
+
+
+def multimodal_started_tokens(spec: ModelSpec, config: EngineConfig, version: EngineVersion) -> int:
+    """Return the least step budget that such a model is known to have started with."""
+    item = _whole_item(spec, config, version)
+    return int(item.get("started_with", item.get("tokens", 0)))
+
+
+def _whole_item(
+    spec: ModelSpec, config: EngineConfig, version: EngineVersion
+) -> Mapping[str, Json]:
     if not spec.is_multimodal or disables_media(config):
-        return 0
+        return {}
     floors = read_rules_data("multimodal")["whole_item_tokens"].get(spec.architecture, [])
-    return int(entry_for(floors, version).get("tokens", 0))
+    return entry_for(floors, version)
 
 
 def disables_media(config: EngineConfig) -> bool:

@@ -140,8 +140,10 @@ def _block_step(context: RuleContext) -> Iterator[Remark]:
     size, node = positive_int(context.given.block_size), context.node
     step = _CPU_BLOCK_STEP if node is not None and is_cpu(node.gpu) else _CUDA_BLOCK_STEP
     if size is not None and size % step:
+        # Runs with 8 on 0.6.0 are on record; FlashAttention refuses it since 0.6.6.
+        is_sure = node is not None and context.version.since("0.6.6")
         yield Remark(
-            severity="warning" if node is None else "error",
+            severity="error" if is_sure else "warning",
             message=f"block_size={size}: every attention backend here wants a multiple of {step}.",
             suggestion="Leave block_size out.",
         )
@@ -151,7 +153,9 @@ def _block_choice(context: RuleContext) -> Iterator[Remark]:
     size, allowed = context.given.block_size, choices("block_size", context.version)
     if size is None or positive_int(size) is None or not allowed or size in allowed:
         return
+    # The Python class of the first engine does not check what its command line refuses.
     yield Remark(
+        severity="warning" if context.version.is_legacy else "error",
         message=f"vLLM {context.version.text} takes block_size"
         f" {', '.join(str(choice) for choice in allowed)}; {size} is refused.",
         suggestion="Leave block_size out.",
@@ -375,9 +379,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="KVC010",
         title="Old kernels stop at blocks of 32",
-        help="Before the V1 engine, CUDA paged attention knew blocks of 8, 16 and 32 only.",
+        help="CUDA paged attention knew blocks of 8, 16 and 32 only. Runs with larger ones are on"
+        " record for 0.6.0, so the rule starts with the release it was reported for.",
         settings=_BLOCK,
         severity="error",
+        since="0.6.4",
         until="0.8.0",
         source=(thread("PR 10938"), thread("issue 11259")),
         check=with_node(_large_block_in_v0),

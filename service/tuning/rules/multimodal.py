@@ -13,7 +13,11 @@ from service.tuning.rules.base import (
     vllm,
     with_model,
 )
-from service.tuning.rules.domains import disables_media, multimodal_floor_tokens
+from service.tuning.rules.domains import (
+    disables_media,
+    multimodal_floor_tokens,
+    multimodal_started_tokens,
+)
 
 _LIMITS = ("limit_mm_per_prompt",)
 
@@ -32,7 +36,9 @@ def _whole_item(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
     # vLLM raises its own default to hold an item, so only a stated budget can be too small.
     budget = positive_int(context.given.max_num_batched_tokens)
     if budget is not None and budget < floor:
+        started = multimodal_started_tokens(spec, context.effective, context.version)
         yield Remark(
+            severity="error" if budget < started else "warning",
             message=f"One media item of {spec.model_type} takes up to {floor} tokens and is never"
             f" cut, but a step has {budget}.",
             suggestion=f"Set max_num_batched_tokens to {floor} or more, or language_model_only.",

@@ -19,7 +19,7 @@ from service.tuning.rules.base import (
 from service.tuning.rules.domains import quantization_support
 from service.tuning.rules.package_data import read_rules_data
 from service.tuning.rules.parallelism import obstacle_check
-from service.tuning.rules.sharding import Split, misaligned_expert_shard
+from service.tuning.rules.sharding import Split, misaligned_expert_shard, unpadded_width
 from service.tuning.rules.support import is_weight_only, minimum_capability
 
 _SETTING = ("quantization",)
@@ -204,6 +204,17 @@ def _bitsandbytes(context: RuleContext) -> Iterator[Remark]:
         )
 
 
+def _unpadded(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
+    width = unpadded_width(spec)
+    if width is not None and context.tensor_parallel_size > 1:
+        yield Remark(
+            message=f"An MLP of {width} cannot be shared in whole groups. Qwen's own quantised"
+            " checkpoints are padded and work; one made without padding is refused or answers"
+            " nonsense.",
+            suggestion="Check intermediate_size in the checkpoint's config: 29696 is padded.",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="QNT001",
@@ -342,5 +353,18 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         source=(thread("issue 8743"), guide("A10")),
         check=_bitsandbytes,
+    ),
+    Rule(
+        id="QNT014",
+        title="Quantised 72B Qwen models need a padded MLP",
+        help="29568 inputs are 231 groups of 128, which no even number of ranks shares. The"
+        " publisher pads them to 29696 before quantising.",
+        settings=("tensor_parallel_size",),
+        severity="warning",
+        source=(
+            thread("issue 831", repository="QwenLM/Qwen3-VL"),
+            thread("issue 21695"),
+        ),
+        check=with_model(_unpadded),
     ),
 )

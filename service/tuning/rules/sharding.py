@@ -28,6 +28,9 @@ _GROUPED_METHODS = frozenset(
 _MOE_PADS_GROUPS = "0.11.0"
 """Before it the 4-bit expert kernel failed on odd shards (vllm issue 17604 at 0.9.1)."""
 
+_PADDED_WIDTHS = {("Qwen2ForCausalLM", 29_568): 29_696}
+"""MLP widths that the publisher pads before quantising: Qwen's 4-bit and 8-bit 72B checkpoints."""
+
 ObstacleKind = Literal[
     "attention_heads",
     "kv_heads",
@@ -201,9 +204,12 @@ def _groups(
     if quantization.scheme not in {"int4", "int8_w8a16"}:
         return
     for width in _quantized_widths(spec, quantization, split=split):
-        is_expert = width.name == "expert"
-        shard = width.size // width.ranks
-        if is_expert and version.since(_MOE_PADS_GROUPS):
+        is_padded_expert = width.name == "expert" and version.since(_MOE_PADS_GROUPS)
+        # Dense layers and shared experts of a mixture are often left in 16 bit without the config
+        # saying so: GLM-4.5-Air runs in 4 bit over 8 ranks, which its 10944 and 1408 forbid.
+        is_beside_experts = spec.is_moe and width.name in {"MLP", "shared expert"}
+        shard = published_width(spec, width) // width.ranks
+        if is_padded_expert or is_beside_experts:
             continue
         if width.ranks > 1 and shard % group:
             yield Obstacle(
@@ -211,6 +217,22 @@ def _groups(
                 message=f"The {width.name} width {width.size} over {width.ranks} ranks leaves"
                 f" {shard}, which is no whole number of quantisation groups of {group}.",
             )
+
+
+def published_width(spec: ModelSpec, width: Width) -> int:
+    """Return the width that the publisher's own quantised checkpoint has."""
+    if width.name != "MLP":
+        return width.size
+    return _PADDED_WIDTHS.get((spec.architecture, width.size), width.size)
+
+
+def unpadded_width(spec: ModelSpec) -> int | None:
+    """Return the MLP width that only an unpadded quantised checkpoint has, if this is one."""
+    if spec.quantization is None or spec.quantization.method not in _GROUPED_METHODS:
+        return None
+    split = Split(tensor_parallel_size=1, expert_ranks=1)
+    found = (w.size for w in _widths(spec, split=split) if published_width(spec, w) != w.size)
+    return next(found, None)
 
 
 def misaligned_expert_shard(spec: ModelSpec, *, split: Split) -> Width | None:

@@ -471,6 +471,12 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         {"model": _AWQ, "quantization": "awq", "dtype": "half", "release": "0.9.2"},
     ),
     ("QNT013", {"quantization": "bitsandbytes", "release": "0.9.0"}, {"quantization": "fp8"}),
+    (
+        "QNT014",
+        {"model": "RedHatAI/Qwen2.5-72B-Instruct-quantized.w4a16", "gpus": 2}
+        | {"tensor_parallel_size": 2},
+        {"model": "RedHatAI/Qwen2.5-72B-Instruct-quantized.w4a16"},
+    ),
     # scheduler
     (
         "SCH001",
