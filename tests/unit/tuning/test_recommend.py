@@ -1,0 +1,354 @@
+"""The advice as a whole, on real models and hardware."""
+
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from api_schemas.engine import Engine, EngineConfig
+from api_schemas.estimate import EstimateRequest
+from api_schemas.hardware import Hardware
+from api_schemas.model import Lora, ModelRef
+from api_schemas.recommendation import Advice, Constraints, TargetEngine, TuningRequest
+from api_schemas.slo import LatencyTarget, Slo
+from api_schemas.workload import ClosedLoop, PoissonArrivals, Users, Workload
+from service.tuning.errors import InvalidRequest, UnknownGpu, UnknownModel
+from service.tuning.estimate import estimate
+from service.tuning.recommend import recommend
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "requests").glob("*.json"))
+LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
+LLAMA_70B = "meta-llama/Llama-3.3-70B-Instruct"
+
+
+def request(**changes: object) -> TuningRequest:
+    """Return a request for Llama 8B chat on one H100 with some fields changed."""
+    fields: dict[str, object] = {
+        "model": ModelRef(id=LLAMA_8B),
+        "hardware": Hardware(gpu="H100-SXM5-80GB", gpus_per_node=1),
+        "workload": Workload(preset="chat", arrivals=PoissonArrivals(requests_per_s=4)),
+    }
+    return TuningRequest(**(fields | changes))  # type: ignore[arg-type]
+
+
+def advise(**changes: object) -> Advice:
+    """Return the advice for such a request."""
+    return recommend(request(**changes))
+
+
+def p95(metric: str, limit_ms: float) -> LatencyTarget:
+    """Return a limit at the 95th percentile."""
+    return LatencyTarget(metric=metric, percentile=95, limit_ms=limit_ms)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_request_is_answered(path: Path) -> None:
+    """Each example is valid, and its answer explains every setting that it emits."""
+    asked = msgspec.json.decode(path.read_bytes(), type=TuningRequest)
+
+    advice = recommend(asked)
+
+    explained = {decision.setting for decision in advice.decisions}
+    settings = advice.config.__struct_fields__
+    emitted = {name for name in settings if getattr(advice.config, name) is not None}
+    assert emitted <= explained
+    assert advice.feasible is not path.stem.endswith("infeasible")
+    assert advice.headline.endswith(".")
+
+
+def test_there_are_at_least_ten_examples() -> None:
+    """Examples cover ten situations or more."""
+    assert len(EXAMPLES) >= 10
+
+
+def test_chat_target_of_the_guide_is_met_on_one_gpu() -> None:
+    """Llama 8B, 200 ms to the first token, 50 ms per token: one GPU, 0.90 to 0.95, a real cap."""
+    slo = Slo(targets=[p95("ttft", 200), p95("tpot", 50)])
+
+    advice = advise(slo=slo)
+
+    assert advice.feasible
+    assert advice.config.tensor_parallel_size == 1
+    assert advice.config.gpu_memory_utilization == pytest.approx(0.92)
+    assert 64 <= (advice.config.max_num_seqs or 0) <= 512
+    assert all(outcome.margin >= 0 for outcome in advice.estimate.slo)
+
+
+def test_business_peak_gives_a_fifth_more_length() -> None:
+    """A stated peak of 8000 tokens gives max_model_len 9600."""
+    workload = Workload(
+        preset="chat", max_request_tokens=8000, arrivals=PoissonArrivals(requests_per_s=4)
+    )
+
+    advice = advise(workload=workload)
+
+    assert advice.config.max_model_len == 9600
+
+
+def test_qwen_on_four_gpus_serves_long_context() -> None:
+    """Qwen2.5-32B over four A100 takes its full length, few sequences, no eager mode."""
+    advice = advise(
+        model=ModelRef(id="Qwen/Qwen2.5-32B-Instruct"),
+        hardware=Hardware(gpu="A100-SXM4-80GB", gpus_per_node=4),
+        workload=Workload(
+            preset="long_context", max_request_tokens=32_768, arrivals=ClosedLoop(max_concurrency=8)
+        ),
+        constraints=Constraints(pin=EngineConfig(tensor_parallel_size=4)),
+    )
+
+    assert advice.config.max_model_len == 32_768
+    assert (advice.config.max_num_seqs or 0) <= 64
+    assert advice.config.enforce_eager is None
+    assert advice.config.block_size is None
+
+
+def test_small_models_run_in_copies_for_throughput() -> None:
+    """On eight GPUs an 8B model is copied rather than cut, and the reason says so."""
+    advice = advise(
+        hardware=Hardware(gpu="H100-SXM5-80GB", gpus_per_node=8), objective="throughput"
+    )
+
+    reason = next(d.reason for d in advice.decisions if d.setting == "tensor_parallel_size")
+    assert (advice.config.tensor_parallel_size or 0) * advice.replicas.count == 8
+    assert advice.replicas.count >= 4
+    assert "copies" in reason
+
+
+def test_fewest_gpus_for_cost() -> None:
+    """For cost a light load gets as few GPUs as carry it, and a price becomes a cost."""
+    advice = advise(
+        hardware=Hardware(gpu="H100-SXM5-80GB", gpus_per_node=8, price_per_gpu_hour=2.0),
+        objective="cost",
+    )
+
+    assert advice.feasible
+    assert advice.replicas.gpus == 1
+    assert advice.cost is not None
+    assert advice.cost.per_hour == pytest.approx(2.0)
+    assert advice.cost.per_million_output_tokens is not None
+
+
+def test_latency_prefers_a_wide_copy() -> None:
+    """For latency the same GPUs answer one request together."""
+    hardware = Hardware(gpu="H100-SXM5-80GB", gpus_per_node=4)
+
+    fast = advise(hardware=hardware, objective="latency")
+    plenty = advise(hardware=hardware, objective="throughput")
+
+    assert (fast.config.tensor_parallel_size or 0) > (plenty.config.tensor_parallel_size or 0)
+
+
+def test_a_model_that_does_not_fit_gets_a_way_out() -> None:
+    """70B in 16 bit on one L4 is an answer with the binding constraint and what would fit."""
+    advice = advise(model=ModelRef(id=LLAMA_70B), hardware=Hardware(gpu="L4", gpus_per_node=1))
+
+    assert not advice.feasible
+    assert not advice.estimate.fits
+    assert advice.binding is not None
+    assert advice.binding.constraint == "weights"
+    assert advice.nearest is not None
+    assert advice.nearest.hardware is not None
+    assert advice.files == []
+    again = advise(model=ModelRef(id=LLAMA_70B), hardware=advice.nearest.hardware, slo=Slo())
+    assert again.estimate.fits
+
+
+def test_a_limit_out_of_reach_is_answered_with_one_within() -> None:
+    """1 ms to the first token cannot be; the relaxed limits in the answer can."""
+    advice = advise(slo=Slo(targets=[p95("ttft", 1)]))
+
+    assert not advice.feasible
+    assert advice.nearest is not None
+    assert advice.nearest.slo is not None
+    assert advise(slo=advice.nearest.slo).feasible
+
+
+def test_too_much_load_is_answered_with_more_gpus() -> None:
+    """A load beyond one GPU names the binding load and hardware that carries it."""
+    workload = Workload(preset="chat", arrivals=PoissonArrivals(requests_per_s=100))
+
+    advice = advise(workload=workload)
+
+    assert not advice.feasible
+    assert advice.nearest is not None
+    assert advice.nearest.hardware is not None
+    gpus = (advice.nearest.hardware.gpus_per_node or 1) * advice.nearest.hardware.nodes
+    assert gpus > 1
+
+
+def test_pinned_settings_stay_and_are_explained() -> None:
+    """What the caller fixes is emitted as it is, with a decision that says so."""
+    pin = EngineConfig(max_num_seqs=64, stream_interval=4)
+
+    advice = advise(constraints=Constraints(pin=pin))
+
+    reasons = {decision.setting: decision.reason for decision in advice.decisions}
+    assert advice.config.max_num_seqs == 64
+    assert advice.config.stream_interval == 4
+    assert "Fixed by the request" in reasons["max_num_seqs"]
+    assert "Fixed by the request" in reasons["stream_interval"]
+
+
+def test_a_pinned_setting_the_release_lacks_is_refused_with_its_successor() -> None:
+    """Pinning swap_space on 0.33.0 names the field and what replaced it."""
+    with pytest.raises(InvalidRequest) as refused:
+        advise(constraints=Constraints(pin=EngineConfig(swap_space=4)))
+
+    assert refused.value.pointer == "/constraints/pin/swap_space"
+    assert "kv_offloading_size" in refused.value.message
+
+
+def test_an_old_release_keeps_graphs_outside_the_share() -> None:
+    """On 0.19 the share stays at its default of 0.9, since graphs come on top."""
+    advice = advise(engine=TargetEngine(version="0.19.0"))
+
+    assert advice.config.gpu_memory_utilization == pytest.approx(0.90)
+
+
+def test_an_eight_bit_cache_needs_permission_and_a_gain() -> None:
+    """Light load keeps 16 bit; where the cache binds, 8 bit comes, unless it is forbidden."""
+    workload = Workload(preset="long_context", arrivals=ClosedLoop(max_concurrency=64))
+
+    light = advise()
+    bound = advise(workload=workload, objective="throughput")
+    forbidden = advise(
+        workload=workload,
+        objective="throughput",
+        constraints=Constraints(allow_fp8_kv_cache=False),
+    )
+
+    assert light.config.kv_cache_dtype is None
+    assert bound.config.kv_cache_dtype == "fp8"
+    assert forbidden.config.kv_cache_dtype is None
+
+
+def test_no_eight_bit_cache_on_a_gpu_that_may_not_run_it() -> None:
+    """On A100 it depends on an optional backend, so it is not proposed."""
+    advice = advise(
+        hardware=Hardware(gpu="A100-SXM4-80GB", gpus_per_node=1),
+        workload=Workload(preset="long_context", arrivals=ClosedLoop(max_concurrency=64)),
+        objective="throughput",
+    )
+
+    assert advice.config.kv_cache_dtype is None
+
+
+def test_a_desktop_gpu_leaves_room_for_the_desktop() -> None:
+    """2.5 GiB held by a desktop lower the share so that vLLM still starts."""
+    advice = advise(
+        model=ModelRef(id="Qwen/Qwen2.5-7B-Instruct-AWQ"),
+        hardware=Hardware(gpu="RTX-4090", gpus_per_node=1, used_memory_gib=2.5),
+        slo=Slo(),
+    )
+
+    memory = advice.estimate.memory
+    assert advice.feasible
+    assert memory is not None
+    assert memory.requested_gib <= memory.total_gib - 2.5
+    assert not advice.baseline.fits
+
+
+def test_a_gpu_without_bfloat16_gets_float16() -> None:
+    """A T4 runs a bfloat16 checkpoint in float16, and the setting is explained."""
+    advice = advise(
+        model=ModelRef(id="Qwen/Qwen2.5-1.5B-Instruct"),
+        hardware=Hardware(gpu="T4", gpus_per_node=1),
+        slo=Slo(),
+    )
+
+    assert advice.config.dtype == "float16"
+    assert any(decision.setting == "dtype" for decision in advice.decisions)
+
+
+def test_adapters_are_switched_on() -> None:
+    """A request that names adapters gets their settings, with a rank that vLLM accepts."""
+    advice = advise(model=ModelRef(id=LLAMA_8B, lora=Lora(max_rank=24, max_adapters=4)))
+
+    assert advice.config.enable_lora is True
+    assert advice.config.max_loras == 4
+    assert advice.config.max_lora_rank == 32
+
+
+def test_common_advice_that_would_overflow_is_answered() -> None:
+    """Where the cache holds fewer than 256 requests, a note says why 256 would preempt."""
+    advice = advise(
+        workload=Workload(preset="long_context", arrivals=ClosedLoop(max_concurrency=8)),
+        slo=Slo(),
+    )
+
+    assert any(finding.rule == "GUI001" for finding in advice.findings)
+
+
+def test_people_become_a_rate_that_the_answer_spells_out() -> None:
+    """A portal may ask by users; the understood request shows the rate and the habits."""
+    advice = advise(workload=Workload(preset="chat", arrivals=Users(users=600)))
+
+    arrivals = advice.request.workload.arrivals
+    assert isinstance(arrivals, PoissonArrivals)
+    assert arrivals.requests_per_s == pytest.approx(600 * 0.2 * 0.4 / 60 * 2)
+    assert any("600 users" in sentence for sentence in advice.request.assumptions)
+
+
+def test_same_request_same_bytes() -> None:
+    """Two answers to one request are equal byte for byte."""
+    first, second = msgspec.json.encode(advise()), msgspec.json.encode(advise())
+
+    assert first == second
+
+
+def test_the_answer_agrees_with_the_what_if() -> None:
+    """Estimating the recommended settings gives the recommendation's own figures."""
+    asked = request()
+    advice = recommend(asked)
+
+    again = estimate(
+        EstimateRequest(
+            model=asked.model,
+            hardware=asked.hardware,
+            engine=Engine(version=advice.request.engine.version, config=advice.config),
+            workload=advice.request.workload,
+            slo=advice.request.slo,
+        )
+    )
+
+    assert again.fits
+    assert again.memory == advice.estimate.memory
+    assert again.performance == advice.estimate.performance
+
+
+def test_files_hold_the_settings() -> None:
+    """The rendered command carries what the answer recommends."""
+    advice = advise()
+
+    script = next(file for file in advice.files if file.path == "serve.sh")
+    assert f"--max-num-seqs {advice.config.max_num_seqs}" in " ".join(script.content.split())
+    assert advice.watch
+
+
+def test_what_is_unknown_is_refused() -> None:
+    """Unknown models and GPUs are errors of the request, not answers."""
+    with pytest.raises(UnknownModel):
+        advise(model=ModelRef(id="nobody/knows-this-model"))
+    with pytest.raises(UnknownGpu):
+        advise(hardware=Hardware(gpu="no-such-gpu"))
+
+
+def test_a_layout_that_no_gpu_count_allows_is_answered() -> None:
+    """Pinning a tensor-parallel size that the heads do not divide is infeasible, with a reason."""
+    advice = advise(
+        hardware=Hardware(gpu="H100-SXM5-80GB", gpus_per_node=8),
+        constraints=Constraints(pin=EngineConfig(tensor_parallel_size=5)),
+    )
+
+    assert not advice.feasible
+    assert advice.binding is not None
+    assert advice.binding.constraint == "tensor_parallel_size"
+
+
+def test_predictions_are_finite() -> None:
+    """No figure of an answer is infinite or not a number."""
+    performance = advise().estimate.performance
+
+    assert performance is not None
+    assert math.isfinite(performance.e2el_ms.p99)
