@@ -2,7 +2,7 @@
 
 from api_schemas.base import Json
 from api_schemas.recommendation import RenderedFile
-from service.tuning.render.pod import container, volumes
+from service.tuning.render.pod import UPDATE_STRATEGY, container, volumes
 from service.tuning.render.rendering import Rendering
 from service.tuning.render.text import dump_yaml, header
 
@@ -39,11 +39,7 @@ def _deployment(rendering: Rendering) -> dict[str, Json]:
         "spec": {
             "replicas": rendering.replicas,
             "selector": {"matchLabels": labels},
-            # A surge pod would wait for GPUs that the old pod still holds.
-            "strategy": {
-                "type": "RollingUpdate",
-                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
-            },
+            "strategy": UPDATE_STRATEGY,
             "template": {
                 "metadata": {"labels": labels, "annotations": scrape},
                 "spec": {

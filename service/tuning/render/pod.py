@@ -15,6 +15,11 @@ _CPUS_BESIDE_GPUS = 2
 _HOST_MEMORY_GIB = 16
 """The production-stack chart's own example for one server."""
 _PROBE_PERIOD_S = 10
+UPDATE_STRATEGY: dict[str, Json] = {
+    "type": "RollingUpdate",
+    "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+}
+"""One pod after the other: a surge pod would wait for GPUs that the old pod still holds."""
 
 
 def container(rendering: Rendering, *, name: str) -> dict[str, Json]:

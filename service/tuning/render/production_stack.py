@@ -1,9 +1,10 @@
 """values.yaml for the Helm chart of vLLM's production stack.
 
-Read from the chart (vllm-project/production-stack, helm/values.yaml and
-helm/templates/deployment-vllm-multi.yaml): it writes host and port itself; it switches prefix
-caching off unless `enablePrefixCaching` is true; it mounts /dev/shm only when
-`tensorParallelSize` is set; whatever it has no key for goes into `extraArgs`, as texts.
+Read from the chart (vllm-project/production-stack, helm/values.yaml, values.schema.json and
+templates): it writes host and port itself; it switches prefix caching off unless
+`enablePrefixCaching` is true; it mounts /dev/shm only when `tensorParallelSize` is set; it doubles
+the pods during an update unless a strategy is given; numbers must be numbers; whatever it has no
+key for goes into `extraArgs`, as texts.
 """
 
 import math
@@ -15,7 +16,14 @@ from api_schemas.engine import EngineConfig
 from api_schemas.recommendation import RenderedFile
 from service.tuning.engine.argv import settings_argv
 from service.tuning.render.image import gpu_resource, image
-from service.tuning.render.pod import cpus, environment, host_memory_gib, probes, shm_gib
+from service.tuning.render.pod import (
+    UPDATE_STRATEGY,
+    cpus,
+    environment,
+    host_memory_gib,
+    probes,
+    shm_gib,
+)
 from service.tuning.render.rendering import Rendering
 from service.tuning.render.start_up import checkpoint_gib
 from service.tuning.render.text import dump_yaml, header
@@ -40,6 +48,7 @@ def values(rendering: Rendering) -> RenderedFile:
             "servicePort": 80,
             # The chart's default class exists on NVIDIA nodes only.
             "runtimeClassName": "nvidia" if gpu_resource(rendering) == "nvidia.com/gpu" else "",
+            "strategy": UPDATE_STRATEGY,
             **probes(rendering),
             "modelSpec": [_model(rendering)],
         }
@@ -77,7 +86,7 @@ def _model(rendering: Rendering) -> dict[str, Json]:
 
 def _vllm_config(rendering: Rendering) -> dict[str, Json]:
     settings = rendering.settings
-    keyed = {name: key for name, key in _CHART_KEYS.items() if _fits(getattr(settings, name))}
+    keyed = {n: key for n, key in _CHART_KEYS.items() if _fits(n, getattr(settings, n))}
     config: dict[str, Json] = {"enablePrefixCaching": _prefix_caching(rendering)}
     config |= {key: getattr(settings, name) for name, key in keyed.items()}
     config.setdefault("tensorParallelSize", 1)
@@ -87,11 +96,11 @@ def _vllm_config(rendering: Rendering) -> dict[str, Json]:
     return config | {"extraArgs": settings_argv(rest, rendering.version)}
 
 
-def _fits(value: Json) -> bool:
-    """Whether the chart prints the value as it is."""
-    if isinstance(value, int):
-        return abs(value) <= _LARGEST_PLAIN_NUMBER
-    return value is not None
+def _fits(name: str, value: Json) -> bool:
+    """Whether the chart takes the value and prints it as it is."""
+    if name == "dtype":
+        return value is not None
+    return isinstance(value, int) and abs(value) <= _LARGEST_PLAIN_NUMBER
 
 
 def _prefix_caching(rendering: Rendering) -> bool:

@@ -321,6 +321,23 @@ def test_an_environment_value_of_several_lines_is_refused(value: str) -> None:
     assert refusal.value.pointer == "/engine/env/VLLM_X"
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_chart_gets_the_types_of_its_schema(name: str) -> None:
+    """Counts are whole numbers, texts are texts, as values.schema.json of the chart wants."""
+    engine = yaml.safe_load(files(rendering(config(name, NEWEST)))["values.yaml"])[
+        "servingEngineSpec"
+    ]
+    (model,) = engine["modelSpec"]
+    vllm = model["vllmConfig"]
+
+    counts = [vllm.get(key, 1) for key in ("maxModelLen", "maxNumSeqs", "tensorParallelSize")]
+    assert {type(c) for c in [*counts, model["requestCPU"], model["replicaCount"]]} == {int}
+    assert {type(argument) for argument in vllm["extraArgs"]} <= {str}
+    assert {type(model[key]) for key in ("tag", "requestMemory", "shmSize")} == {str}
+    assert type(vllm["enablePrefixCaching"]) is bool
+    assert engine["strategy"]["rollingUpdate"]["maxSurge"] == 0
+
+
 def test_large_numbers_reach_the_chart_as_text() -> None:
     """Helm would print a million tokens with an exponent, which vLLM refuses."""
     what = rendering(EngineConfig(max_model_len=1_048_576))
