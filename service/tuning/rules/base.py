@@ -50,6 +50,13 @@ class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
         return positive_int(self.effective.data_parallel_size) or 1
 
     @property
+    def world_size(self) -> int:
+        """GPUs that one deployment takes."""
+        prefill = positive_int(self.effective.prefill_context_parallel_size) or 1
+        replica = self.tensor_parallel_size * self.pipeline_parallel_size * prefill
+        return replica * self.data_parallel_size
+
+    @property
     def expert_parallel(self) -> bool:
         """Whether experts are spread whole instead of cut."""
         return self.effective.enable_expert_parallel is True

@@ -14,7 +14,7 @@ from service.tuning.rules.base import (
     with_model,
     with_plan,
 )
-from service.tuning.rules.parallelism import obstacle_check
+from service.tuning.rules.tensor_parallel import obstacle_check
 
 _ALIGNS_SINCE = "0.16.0"
 

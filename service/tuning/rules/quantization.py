@@ -1,4 +1,4 @@
-"""Rules of quantised weights: which GPU loads them, which flag spoils them, where they go."""
+"""Rules of quantised weights: which GPU and release load them."""
 
 from collections.abc import Iterator
 
@@ -18,8 +18,6 @@ from service.tuning.rules.base import (
 )
 from service.tuning.rules.domains import quantization_support
 from service.tuning.rules.package_data import read_rules_data
-from service.tuning.rules.parallelism import obstacle_check
-from service.tuning.rules.sharding import Split, misaligned_expert_shard, unpadded_width
 from service.tuning.rules.support import is_weight_only, minimum_capability
 
 _SETTING = ("quantization",)
@@ -29,19 +27,19 @@ _ONLINE = frozenset(
     | {"torchao", "deepspeedfp", "ipex", "rtn", "humming", "inc"}
 )
 """Methods that also turn 16-bit weights while loading."""
-_SLOW_NAMES = {"awq": "awq_marlin", "gptq": "gptq_marlin"}
+
 _AMPERE = (8, 0)
-_MARLIN_SINCE = {"awq": "0.5.4", "gptq": "0.4.1"}
 
 
-def _explicit(context: RuleContext) -> str | None:
+def stated_method(context: RuleContext) -> str | None:
+    """Return the method that the settings name, spelt as vLLM lists it."""
     method = context.given.quantization
     return None if method is None else method.lower().replace("auto_round", "auto-round")
 
 
 def _method(context: RuleContext) -> str | None:
     quantization = context.spec.quantization if context.spec is not None else None
-    return _explicit(context) or (quantization.method if quantization is not None else None)
+    return stated_method(context) or (quantization.method if quantization is not None else None)
 
 
 def _unsupported_gpu(context: RuleContext, node: Node) -> Iterator[Remark]:
@@ -82,7 +80,7 @@ def _weight_only(context: RuleContext, node: Node) -> Iterator[Remark]:
 
 
 def _mismatch(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
-    method, stored = _explicit(context), spec.quantization
+    method, stored = stated_method(context), spec.quantization
     if method is None:
         return
     if stored is None:
@@ -92,7 +90,7 @@ def _mismatch(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
                 suggestion=f"Use a checkpoint made with {method}, or leave quantization out.",
             )
         return
-    if method not in _family(stored.method):
+    if method not in method_family(stored.method):
         yield Remark(
             message=f"quantization={method} does not match the checkpoint, which says"
             f" {stored.method}.",
@@ -100,52 +98,13 @@ def _mismatch(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
         )
 
 
-def _family(method: str) -> set[str]:
+def method_family(method: str) -> set[str]:
+    """Return the methods that load the same checkpoints as this one, itself included."""
     members = {method}
     for family in read_rules_data("quantization")["families"].values():
         if isinstance(family, list) and method in family:
             members.update(family)
     return members
-
-
-def _slow_kernel(context: RuleContext, node: Node) -> Iterator[Remark]:
-    method, capability = _explicit(context), node.gpu.compute_capability
-    if method not in _SLOW_NAMES or capability is None or capability < _AMPERE:
-        return
-    if context.version.since(_MARLIN_SINCE[method]):
-        yield Remark(
-            message=f"quantization={method} forces the old kernel although this GPU runs"
-            f" {_SLOW_NAMES[method]}: 23 against 123 tokens/s were measured for AWQ.",
-            suggestion="Leave quantization out.",
-        )
-
-
-def _needless(context: RuleContext) -> Iterator[Remark]:
-    method = _explicit(context)
-    stored = context.spec.quantization if context.spec is not None else None
-    is_slow_name = method in _SLOW_NAMES and not context.version.since("0.24.0")
-    if method is None or is_slow_name:
-        return
-    if (stored is not None and method in _family(stored.method)) or method in _SLOW_NAMES:
-        yield Remark(
-            message="The method is read from the checkpoint; saying it again can only go wrong.",
-            suggestion="Leave quantization out.",
-        )
-
-
-def _expert_groups(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
-    ranks = context.tensor_parallel_size
-    expert_ranks = 1 if context.expert_parallel else ranks * context.data_parallel_size
-    width = misaligned_expert_shard(
-        spec, split=Split(tensor_parallel_size=ranks, expert_ranks=expert_ranks)
-    )
-    if width is not None:
-        yield Remark(
-            message=f"Each rank holds {width.size // width.ranks} of the expert width"
-            f" {width.size}, no whole number of 4-bit groups: such shards fall to a slower"
-            " kernel, or fail on the first request.",
-            suggestion="Use enable_expert_parallel or a smaller tensor_parallel_size.",
-        )
 
 
 def _plugin(context: RuleContext) -> Iterator[Remark]:
@@ -163,7 +122,7 @@ def _is_listed(method: str, version: EngineVersion) -> bool:
 
 
 def _unknown(context: RuleContext) -> Iterator[Remark]:
-    method = _explicit(context)
+    method = stated_method(context)
     if method is None or method in read_rules_data("quantization")["plugins"]:
         return
     # Releases after 0.15 know AutoRound checkpoints under the name inc and still take the old one.
@@ -186,32 +145,12 @@ def _deprecated(context: RuleContext) -> Iterator[Remark]:
         )
 
 
-def _old_kernel_types(context: RuleContext) -> Iterator[Remark]:
-    if _explicit(context) in _SLOW_NAMES and context.given.dtype == "bfloat16":
-        yield Remark(
-            message=f"The {_explicit(context)} kernel computes in float16 only; bfloat16 is"
-            " refused with it.",
-            suggestion="Leave quantization out, or use dtype float16.",
-        )
-
-
 def _bitsandbytes(context: RuleContext) -> Iterator[Remark]:
     if _method(context) == "bitsandbytes":
         yield Remark(
             message="bitsandbytes unpacks its weights in every step and is far slower than AWQ"
             " or GPTQ under load.",
             suggestion="Use it to try a model out; serve an AWQ, GPTQ or fp8 checkpoint.",
-        )
-
-
-def _unpadded(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
-    width = unpadded_width(spec)
-    if width is not None and context.tensor_parallel_size > 1:
-        yield Remark(
-            message=f"An MLP of {width} cannot be shared in whole groups. Qwen's own quantised"
-            " checkpoints are padded and work; one made without padding is refused or answers"
-            " nonsense.",
-            suggestion="Check intermediate_size in the checkpoint's config: 29696 is padded.",
         )
 
 
@@ -248,63 +187,6 @@ RULES: tuple[Rule, ...] = (
         check=with_model(_mismatch),
     ),
     Rule(
-        id="QNT004",
-        title="Naming awq or gptq picks a slow kernel",
-        help="Left alone, vLLM takes the Marlin kernels on compute capability 8.0 and up. Naming"
-        " awq or gptq keeps the old ones. Since 0.24.0 both names lead to the same code.",
-        settings=_SETTING,
-        severity="warning",
-        until="0.24.0",
-        source=(thread("issue 21376"), vllm("quantization/awq_marlin.py", version="0.9.2")),
-        check=with_node(_slow_kernel),
-    ),
-    Rule(
-        id="QNT005",
-        title="The quantisation method is read from the checkpoint",
-        help="quantization is only needed to turn 16-bit weights while loading. For quantised"
-        " checkpoints it repeats what the config says.",
-        settings=_SETTING,
-        severity="note",
-        source=(vllm("config/model.py"), guide("A10")),
-        check=_needless,
-    ),
-    Rule(
-        id="QNT006",
-        title="Shards are whole fp8 blocks",
-        help="Checkpoints with fp8 scales per block of 128 need 128 to divide what each rank"
-        " holds. 768-wide experts over four ranks leave 192, which is refused; expert"
-        " parallelism keeps them whole.",
-        settings=("tensor_parallel_size",),
-        severity="error",
-        source=(vllm("quantization/utils/fp8_utils.py"), thread("issue 25292")),
-        check=obstacle_check("fp8_block"),
-    ),
-    Rule(
-        id="QNT007",
-        title="Shards are whole quantisation groups",
-        help="AWQ and GPTQ keep one scale per group of inputs. If a rank's share of the MLP is"
-        " no whole number of groups, the scales cannot be split.",
-        settings=("tensor_parallel_size",),
-        severity="error",
-        source=(
-            vllm("distributed/utils.py: verify_group_size_divides_partition"),
-            thread("issue 2699"),
-        ),
-        check=obstacle_check("quantization_group"),
-    ),
-    Rule(
-        id="QNT008",
-        title="4-bit experts keep whole groups per rank",
-        help="Narrow experts cut over many ranks fall off the fast 4-bit kernel. Releases up to"
-        " 0.10 failed on the first request; 0.33.0 pads them.",
-        settings=("tensor_parallel_size",),
-        severity="warning",
-        since="0.11.0",
-        until="0.33.0",
-        source=(thread("issue 17604"), vllm("quantization/utils/marlin_utils.py")),
-        check=with_model(_expert_groups),
-    ),
-    Rule(
         id="QNT009",
         title="Formats that moved into plugins",
         help="GGUF left vLLM with 0.24.0, bitsandbytes with 0.28.0. Each has a package that"
@@ -334,17 +216,6 @@ RULES: tuple[Rule, ...] = (
         check=_deprecated,
     ),
     Rule(
-        id="QNT012",
-        title="The old AWQ and GPTQ kernels compute in float16",
-        help="Naming awq or gptq takes the kernels that know float16 only, so bfloat16 with them"
-        " is refused. Since 0.24.0 the names lead to newer kernels.",
-        settings=_SETTING,
-        severity="error",
-        until="0.24.0",
-        source=(vllm("quantization/awq.py: get_supported_act_dtypes", version="0.9.2"),),
-        check=_old_kernel_types,
-    ),
-    Rule(
         id="QNT013",
         title="bitsandbytes is for trying out",
         help="It needs no calibration and quantises while loading, but its kernels are slow at"
@@ -353,18 +224,5 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         source=(thread("issue 8743"), guide("A10")),
         check=_bitsandbytes,
-    ),
-    Rule(
-        id="QNT014",
-        title="Quantised 72B Qwen models need a padded MLP",
-        help="29568 inputs are 231 groups of 128, which no even number of ranks shares. The"
-        " publisher pads them to 29696 before quantising.",
-        settings=("tensor_parallel_size",),
-        severity="warning",
-        source=(
-            thread("issue 831", repository="QwenLM/Qwen3-VL"),
-            thread("issue 21695"),
-        ),
-        check=with_model(_unpadded),
     ),
 )

@@ -4,6 +4,7 @@ from functools import cache
 
 from api_schemas.explanation import Finding
 from service.tuning.rules import (
+    attention,
     capacity,
     dtype,
     environment,
@@ -17,14 +18,20 @@ from service.tuning.rules import (
     multimodal,
     offload,
     parallelism,
+    prefix_caching,
     quantization,
+    request_length,
     scheduler,
     speculative,
+    step_budget,
+    tensor_parallel,
     versions,
+    weight_kernels,
 )
 from service.tuning.rules.base import Rule, RuleContext, run_rules
 
 _GROUPS = (
+    attention,
     capacity,
     dtype,
     environment,
@@ -38,10 +45,15 @@ _GROUPS = (
     multimodal,
     offload,
     parallelism,
+    prefix_caching,
     quantization,
+    request_length,
     scheduler,
     speculative,
+    step_budget,
+    tensor_parallel,
     versions,
+    weight_kernels,
 )
 
 
