@@ -63,7 +63,7 @@ def read_config(
         architecture=architecture,
         model_type=top.text("model_type") or "",
         hidden_size=width,
-        vocab_size=text.integer("vocab_size", "padded_vocab_size", maximum=2**24),
+        vocab_size=_vocabulary(text),
         max_position_embeddings=reach.longest,
         default_max_model_len=reach.default,
         dtype=dtype,
@@ -75,6 +75,7 @@ def read_config(
         mtp_layers=_mtp_layers(text),
         mtp_layer=_mtp_layer(text, layers),
         mtp_prefix="mtp.layers.0" if "mtp_num_hidden_layers" in text else "",
+        joined_hidden_states=family.joined_hidden_states,
         rope_caches=_rope_caches(text, family, groups, reach),
         embedding_size=_embedding_size(text, width),
         per_layer_input_size=text.integer_or(0, "hidden_size_per_layer_input", minimum=0),
@@ -243,6 +244,12 @@ def _partial(text: ConfigFields, family: Family) -> float:
     if explicit is None:
         return share
     return min(1.0, explicit / head_dim(text, hidden_size=hidden_size(text)))
+
+
+def _vocabulary(text: ConfigFields) -> int:
+    """Return the rows of the output head; an EAGLE-3 head may know fewer tokens."""
+    drafted = text.maybe_integer("draft_vocab_size", maximum=2**24)
+    return drafted or text.integer("vocab_size", "padded_vocab_size", maximum=2**24)
 
 
 def _embedding_size(text: ConfigFields, width: int) -> int | None:

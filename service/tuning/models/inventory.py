@@ -8,14 +8,15 @@ import msgspec
 
 from service.tuning.errors import InvalidRequest
 from service.tuning.models.allocator import allocated_bytes
-from service.tuning.models.spec import LayerGroup, MixtureOfExperts, ModelSpec
+from service.tuning.models.ends import end_tensors
+from service.tuning.models.layer_tensors import layer_tensors
+from service.tuning.models.spec import MixtureOfExperts, ModelSpec
 from service.tuning.models.tensors import (
     MODEL_DTYPE_BYTES,
     LayerWeights,
-    Sharding,
     WeightKind,
     WeightTensor,
-    layer_tensors,
+    layer_groups,
 )
 
 __all__ = [
@@ -36,8 +37,6 @@ __all__ = [
     "weights",
 ]
 
-_VOCABULARY_PADDING = 64
-"""vLLM pads the vocabulary to this multiple (vocab_parallel_embedding.py, 0.33.0)."""
 _MXFP4_HIDDEN_PADDING = 256
 _MXFP4_WIDTH_PADDING = 128
 """Padding of MXFP4 experts per rank (fused_moe/oracle/mxfp4.py, 0.33.0; Marlin and TRT-LLM)."""
@@ -87,7 +86,7 @@ def stage_layers(spec: ModelSpec, pipeline_parallel_size: int) -> tuple[tuple[in
 @functools.lru_cache(maxsize=512)
 def weights(spec: ModelSpec) -> tuple[WeightTensor, ...]:
     """Return every tensor that vLLM keeps for the model, without drafting layers."""
-    found = (*_ends(spec), *_stack(spec))
+    found = (*end_tensors(spec), *_stack(spec))
     return _matching_stated_size(spec, found)
 
 
@@ -95,84 +94,6 @@ def _stack(spec: ModelSpec) -> Iterator[WeightTensor]:
     for layer, group in enumerate(layer_groups(spec)):
         make = LayerWeights(spec, layer=layer, prefix=f"model.layers.{layer}", place="layer")
         yield from layer_tensors(spec, group, make)
-
-
-def layer_groups(spec: ModelSpec) -> tuple[LayerGroup, ...]:
-    """Return the make of every layer in the order of the stack."""
-    if spec.layer_order:
-        return tuple(spec.layers[index] for index in spec.layer_order)
-    return tuple(group for group in spec.layers for _ in range(group.count))
-
-
-def _ends(spec: ModelSpec) -> Iterator[WeightTensor]:
-    """Yield what lies before and after the layers."""
-    first = LayerWeights(spec, layer=None, prefix="model", place="first")
-    last = LayerWeights(spec, layer=None, prefix="model", place="last")
-    width = spec.embedding_size or spec.hidden_size
-    rows = _padded_vocabulary(spec.vocab_size)
-    yield first.plain("embed_tokens", "embedding", rows * width, sharding="vocabulary")
-    yield _head(spec, rows * width)
-    if width != spec.hidden_size:
-        for make, name in ((first, "project_in"), (last, "project_out")):
-            yield make.plain(name, "embedding", width * spec.hidden_size, sharding="replicated")
-    if spec.learned_positions:
-        size = spec.learned_positions * spec.hidden_size
-        yield first.plain("embed_positions", "positions", size, sharding="replicated")
-    yield from _per_layer_embeddings(spec, first)
-    yield from _rotary_caches(spec)
-    yield from _vision(spec, first)
-
-
-def _head(spec: ModelSpec, parameters: int) -> WeightTensor:
-    """Return the output head; a tied one is the embedding again on the last stage."""
-    make = LayerWeights(spec, layer=None, prefix="", place="last")
-    head = make.linear("lm_head", "head", parameters, sharding="vocabulary")
-    if not spec.tie_word_embeddings:
-        return head
-    return make.plain("lm_head", "head", parameters, sharding="vocabulary")
-
-
-def _per_layer_embeddings(spec: ModelSpec, first: LayerWeights) -> Iterator[WeightTensor]:
-    width = spec.per_layer_input_size * spec.num_layers
-    if width == 0:
-        return
-    rows = _padded_vocabulary(spec.per_layer_vocab_size or spec.vocab_size)
-    yield first.plain("embed_tokens_per_layer", "embedding", rows * width, sharding="vocabulary")
-    yield first.plain("per_layer_model_projection", "embedding", spec.hidden_size * width)
-
-
-def _rotary_caches(spec: ModelSpec) -> Iterator[WeightTensor]:
-    make = LayerWeights(spec, layer=None, prefix="rotary", place="every")
-    for index, cache in enumerate(spec.rope_caches):
-        yield make.plain(
-            str(index), "rotary_cache", cache.positions * cache.dim, sharding="replicated"
-        )
-
-
-def _vision(spec: ModelSpec, first: LayerWeights) -> Iterator[WeightTensor]:
-    tower = spec.vision
-    if tower is None:
-        return
-    sharding: Sharding = "tensor" if tower.sharded else "replicated"
-    square = tower.hidden_size * tower.hidden_size
-    wide = tower.hidden_size * tower.intermediate_size
-    parts = {
-        "qkv": 3 * square,
-        "proj": square,
-        "up": wide * (2 if tower.gated else 1),
-        "down": wide,
-    }
-    for layer in range(tower.num_layers):
-        for name, parameters in parts.items():
-            yield first.plain(f"visual.{layer}.{name}", "vision", parameters, sharding=sharding)
-    rest = tower.parameters - tower.num_layers * sum(parts.values())
-    whole = min(rest, tower.replicated_parameters)
-    yield first.plain("visual.projector", "vision", rest - whole, sharding=sharding)
-    yield first.plain("visual.embedding", "vision", whole, sharding="replicated")
-
-
-def _padded_vocabulary(rows: int) -> int:
-    return -(-rows // _VOCABULARY_PADDING) * _VOCABULARY_PADDING
 
 
 def _matching_stated_size(

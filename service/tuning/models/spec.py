@@ -211,6 +211,8 @@ class ModelSpec(_Part, frozen=True, kw_only=True):
     """What one such layer is made of (`count` layers of it)."""
     mtp_prefix: str = ""
     """Module name of such a layer in the checkpoint; empty numbers it after the last layer."""
+    joined_hidden_states: int = 0
+    """An EAGLE head joins this many hidden states and shares its target's embedding; 0 is none."""
     rope_caches: tuple[RopeCache, ...] = ()
     embedding_size: int | None = None
     """Width of the token embedding when it is not `hidden_size` (OPT-350m)."""

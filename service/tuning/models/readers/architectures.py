@@ -65,6 +65,9 @@ _GPT = Family(
     intermediate=_four_times,
     position_embeddings="learned",
 )
+_EAGLE = Family(joined_hidden_states=2)
+_EAGLE3 = Family(joined_hidden_states=3)
+_EAGLE3_QWEN3 = Family(joined_hidden_states=3, qk_norm=True, window_used=False)
 _GDN = Family(
     layers=hybrid.gated_delta_net,
     full_every=4,
@@ -223,6 +226,16 @@ FAMILIES: Mapping[str, Family] = {
     "FalconMambaForCausalLM": Family(
         layers=hybrid.pure_mamba1, norms_per_layer=1, rotary=False, tied=True
     ),
+    # Heads for speculation, which stand on a target model
+    "EagleLlamaForCausalLM": _EAGLE,
+    "EagleMistralForCausalLM": _EAGLE,
+    "LlamaForCausalLMEagle": _EAGLE,
+    "Eagle3LlamaForCausalLM": _EAGLE3,
+    "LlamaForCausalLMEagle3": _EAGLE3,
+    "Eagle3MiniMaxM2ForCausalLM": _EAGLE3,
+    "Eagle3Qwen2_5vlForCausalLM": _EAGLE3,
+    "Eagle3Qwen3vlForCausalLM": _EAGLE3,
+    "Eagle3Qwen3ForCausalLM": _EAGLE3_QWEN3,
     # Images or audio in front; the text part is read from its own section when there is one
     "Qwen2VLForConditionalGeneration": _seen(_QWEN2, "qwen2_vl"),
     "Qwen2_5_VLForConditionalGeneration": _seen(_QWEN2, "qwen2_5_vl"),

@@ -51,3 +51,5 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     vision: str | None = None
     """Kind of the tower in front; its own section is `vision_config` unless the tower says."""
     supports_pp: bool = True
+    joined_hidden_states: int = 0
+    """EAGLE heads: the target's hidden states that its projection joins."""

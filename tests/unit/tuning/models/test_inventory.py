@@ -348,3 +348,16 @@ def test_layers_listed_in_order_are_optional() -> None:
     unordered = msgspec.structs.replace(spec, layer_order=())
 
     assert parameter_count(unordered) == parameter_count(spec)
+
+
+def test_an_eagle_head_brings_a_layer_and_a_join_but_no_embedding() -> None:
+    """EAGLE-3 for Llama-3.1-8B holds about 0.4 billion parameters, most in its MLP and head."""
+    config = llama(
+        architectures=["LlamaForCausalLMEagle3"], num_hidden_layers=1, draft_vocab_size=32000
+    )
+    spec = read_config(config, model_id="example/EAGLE3")
+    kinds = {tensor.kind for tensor in weights(spec)}
+
+    assert "embedding" not in kinds
+    assert {"draft", "head", "dense_mlp"} <= kinds
+    assert parameter_count(spec)[0] / 1e9 == pytest.approx(0.425, rel=0.01)
