@@ -37,6 +37,8 @@ _EXTRAS = ("--help", *(f"--{name.replace('_', '-')}" for name in sorted(NOT_CONF
 _LISTS = frozenset({"--api-key"})
 _TRUTH_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1"})
 _LEVELS = frozenset("0123")
+_DEEPEST = 32
+"""Objects nested deeper are no configuration of vLLM; readers of JSON stop at some depth too."""
 
 
 def from_argv(argv: Sequence[str], version: EngineVersion) -> ParsedArgv:
@@ -182,7 +184,7 @@ class _Reader:
         if self._version.since("0.12.0"):
             self._set(index, "optimization_level", level)
         else:
-            self._set(index, "compilation_config", int(level) if level.isdigit() else level)
+            self._set(index, "compilation_config", int(level) if level in _LEVELS else level)
         return True
 
     def _extra(self, flag: str) -> str | None:
@@ -317,6 +319,9 @@ class _Reader:
             return
         is_list = flag.endswith("+")
         name, *keys = flag.removesuffix("+").split(".")
+        if len(keys) > _DEEPEST:
+            self._report(index, "bad-value", f"{name} is nested too deep", is_refused=True)
+            return
         option = self._find_option(index, name)
         if option is None:
             return

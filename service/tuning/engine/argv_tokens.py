@@ -1,11 +1,10 @@
 """Small pieces of vLLM's command-line grammar that look at single arguments."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 
 from api_schemas.base import Json
-from service.tuning.engine.values import read_size
+from service.tuning.engine.values import read_json, read_size
 
 SERVER_MODULE = "vllm.entrypoints.openai.api_server"
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
@@ -35,8 +34,8 @@ def dashed(flag: str) -> str:
 def loose_value(text: str) -> Json:
     """Return JSON where the text is JSON, a number where it has a suffix, else the text."""
     try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+        return read_json(text)
+    except ValueError:
         pass
     try:
         return read_size(text)

@@ -10,6 +10,8 @@ from service.tuning.engine.grammar import Kind, Setting
 
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_LARGEST_INT = 2**63 - 1
+"""What fits where such a number goes on: JSON readers, vLLM's own tensors."""
 _SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 
 
@@ -58,13 +60,16 @@ def read_size(text: str) -> int:
         return _read_int(text)
     number, suffix = match.groups()
     if suffix in _DECIMAL:
-        return int(float(number) * _DECIMAL[suffix])
+        product = float(number) * _DECIMAL[suffix]
+        if product > _LARGEST_INT:
+            raise ValueError(f"{text[:40]} is too large")
+        return int(product)
     if "." in number:
         raise ValueError(
             f"{text} mixes a fraction with the binary suffix {suffix};"
             f" {number}{suffix.lower()} counts in thousands"
         )
-    return int(number) * _BINARY[suffix]
+    return _read_int(str(_read_int(number) * _BINARY[suffix]))
 
 
 def write_pairs(value: Json) -> str:
@@ -117,25 +122,33 @@ def _write_text(value: Json) -> str:
 
 def _read_int(text: str) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a whole number") from None
+        raise ValueError(f"{text[:40]!r} is not a whole number") from None
+    if abs(number) > _LARGEST_INT:
+        raise ValueError(f"{text[:40]} is too large")
+    return number
 
 
 def _read_float(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
+        raise ValueError(f"{text[:40]!r} is not a number") from None
     if not math.isfinite(value):
-        raise ValueError(f"{text!r} is not finite")
+        raise ValueError(f"{text[:40]!r} is not finite")
     return value
 
 
-def _read_json(text: str) -> Json:
+def read_json(text: str) -> Json:
+    """Return what JSON text holds: finite numbers, whole ones of at most 64 bits.
+
+    Raises:
+        ValueError: the text is not such JSON.
+    """
     try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+        return json.loads(text, parse_int=_read_int, parse_constant=_read_float)
+    except (ValueError, RecursionError):
         raise ValueError(f"{text[:80]!r} is not JSON") from None
 
 
@@ -144,11 +157,11 @@ def _read_size_or_auto(text: str) -> Json:
 
 
 def _read_optional_json(text: str) -> Json:
-    return None if text in {"", "None"} else _read_json(text)
+    return None if text in {"", "None"} else read_json(text)
 
 
 def _read_json_or_text(text: str) -> Json:
-    return _read_json(text) if re.fullmatch(r"(?s)\s*{.*}\s*", text) else text
+    return read_json(text) if re.fullmatch(r"(?s)\s*{.*}\s*", text) else text
 
 
 _READERS: dict[Kind, Callable[[str], Json]] = {

@@ -1,5 +1,6 @@
 """Configurations as command lines, both ways."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -314,3 +315,33 @@ def test_the_grammar_names_no_secret() -> None:
     """Secrets, files and the model have no place in a configuration."""
     assert not set(grammar()) & NOT_CONFIGURATION
     assert is_known("api_key", NEWEST)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["m", "--seed", "9" * 400],
+        ["m", "--max-model-len", "9" * 400 + "t"],
+        ["m", "--kv-cache-memory-bytes", "9" * 30 + "T"],
+        ["m", "--additional-config", '{"a": ' + "9" * 400 + "}"],
+        ["m", "--additional-config", '{"a": NaN}'],
+        ["m", "--additional-config", "{" * 20_000 + "}"],
+        ["m", "--speculative-config" + ".a" * 5000, "1"],
+        ["m", "--gpu-memory-utilization", "inf"],
+    ],
+)
+def test_monstrous_values_are_refused_calmly(arguments: list[str]) -> None:
+    """Numbers and depths that no JSON reader takes are problems, not crashes."""
+    parsed = read(*arguments)
+
+    assert codes(parsed) == ["bad-value"]
+    assert msgspec.json.decode(msgspec.json.encode(parsed.config)) == {}
+
+
+@pytest.mark.parametrize("level", ["-O²", "-O3", "-O=3", "-Ofast"])
+def test_old_releases_take_levels_for_compilation(level: str) -> None:
+    """Before 0.12.0 the short form set the compilation level."""
+    parsed = read("m", level, version="0.10.2")
+
+    assert parsed.is_accepted
+    assert parsed.config.compilation_config is not None
