@@ -146,6 +146,16 @@ def _physical_experts(context: RuleContext, spec: ModelSpec) -> int:
     return max(routed) + redundant
 
 
+def _lock_step(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
+    replicas = context.data_parallel_size
+    if replicas > 1 and spec.is_moe and not context.expert_parallel:
+        yield Remark(
+            message=f"The {replicas} data-parallel ranks of a mixture share each expert's width:"
+            " they step together, and an idle rank computes dummy batches.",
+            suggestion="Add enable_expert_parallel, which keeps experts whole.",
+        )
+
+
 def _idle_gpus(context: RuleContext, node: Node) -> Iterator[Remark]:
     world = context.world_size
     if world < node.num_gpus and node.gpu.vendor != "cpu":
@@ -260,5 +270,17 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         source=(vllm("config/parallel.py"),),
         check=with_node(_idle_gpus),
+    ),
+    Rule(
+        id="PAR020",
+        title="Data-parallel ranks of a mixture run in step",
+        help="Ranks of a dense model are independent replicas. Those of a mixture exchange tokens"
+        " in every layer, so the slowest sets the pace. Expert parallelism keeps the experts"
+        " whole; separate servers are independent.",
+        settings=("data_parallel_size",),
+        severity="note",
+        since="0.8.3",
+        source=(vllm("config/parallel.py"), thread("PR 30739")),
+        check=with_model(_lock_step),
     ),
 )

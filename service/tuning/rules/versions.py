@@ -99,6 +99,7 @@ def _known_issues(context: RuleContext) -> Iterator[Remark]:
     for issue in read_rules_data("known_issues")["issues"]:
         if holds_for(issue, context.version) and _applies(issue, context):
             yield Remark(
+                severity=issue.get("severity"),
                 message=f"Known trouble with vLLM {context.version.text}: {issue['what']}"
                 f" (vllm-project/vllm {issue['where']})",
                 suggestion=issue["instead"],

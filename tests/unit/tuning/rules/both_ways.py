@@ -415,6 +415,11 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
     ),
     ("PAR018", {"gpus": 8}, {"gpus": 8, "data_parallel_size": 8}),
     ("PAR019", {"load_format": "sharded_state"}, {"load_format": "safetensors"}),
+    (
+        "PAR020",
+        {"model": QWEN_MOE_FP8, "gpus": 2, "data_parallel_size": 2},
+        {"model": QWEN_MOE_FP8, "gpus": 2, "data_parallel_size": 2, "enable_expert_parallel": True},
+    ),
     # quantisation
     ("QNT001", {"model": _AWQ, "gpu": "V100-SXM2-32GB"}, {"model": _AWQ, "gpu": "T4"}),
     (
