@@ -73,7 +73,7 @@ def memory_breakdown(plan: MemoryPlan, effective: EngineConfig) -> MemoryBreakdo
         kv_cache_tokens=kv.tokens if kv is not None else 0,
         kv_cache_blocks=kv.num_blocks if kv is not None else 0,
         block_size=_block_tokens(kv, effective),
-        kv_bytes_per_token=kv.bytes_per_token if kv is not None else 0.0,
+        kv_bytes_per_token=plan.kv_bytes_per_token,
         max_concurrency=round(kv.max_concurrency, 4) if kv is not None else 0.0,
         max_model_len=plan.max_model_len,
         largest_max_model_len=kv.largest_max_model_len if kv is not None else 0,

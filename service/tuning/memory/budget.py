@@ -82,6 +82,7 @@ def _finish(asked: Deployment, stage: Stage) -> MemoryPlan:
         fits=not refusals,
         borderline=kv is not None and is_borderline(kv.max_concurrency),
         refusals=refusals,
+        kv_bytes_per_token=stage.layout.bytes_per_token if stage.layout is not None else 0.0,
     )
 
 

@@ -79,3 +79,5 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Predicted concurrency so near 1 that the verdict is not sure."""
     refusals: tuple[Refusal, ...] = ()
     """Why it does not fit, in the order in which vLLM notices; empty when it does."""
+    kv_bytes_per_token: float = 0.0
+    """Bytes one more token of context costs on the limiting rank, also when nothing fits."""

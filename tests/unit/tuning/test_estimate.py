@@ -109,6 +109,7 @@ def test_nothing_left_shows_what_is_missing() -> None:
     assert memory is not None
     assert memory.kv_cache_gib < 0
     assert memory.kv_cache_tokens == 0
+    assert memory.kv_bytes_per_token == 131_072
     assert memory.band["kv_cache_tokens"] == [0.0, 0.0]
 
 
