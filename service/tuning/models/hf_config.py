@@ -1,5 +1,6 @@
 """Reads a Hugging Face config.json into a ModelSpec."""
 
+import difflib
 from collections.abc import Mapping
 from typing import Literal
 
@@ -123,8 +124,10 @@ def _family(text: ConfigFields, architecture: str) -> Family:
             missing=(REFUSED[architecture],),
         )
     if architecture not in FAMILIES:
+        near = difflib.get_close_matches(architecture, FAMILIES, n=3)
+        hint = f"; near names: {', '.join(near)}" if near else ""
         raise UnsupportedArchitecture(
-            f"{architecture} is not a known architecture",
+            f"{architecture} is not a known architecture{hint}",
             missing=("a layout for this architecture",),
             pointer="/model/config/architectures",
         )
@@ -209,7 +212,7 @@ def _mtp_layer(text: ConfigFields, layers: tuple[Layer, ...]) -> LayerGroup | No
 def _rope_caches(
     text: ConfigFields, family: Family, groups: tuple[LayerGroup, ...], reach: Reach
 ) -> tuple[RopeCache, ...]:
-    if not family.rotary:
+    if not family.rotary or text.raw("position_embedding_type") in _UNROTATED:
         return ()
     rotated = tuple(pair for group in groups if (pair := _rotated(group)) is not None)
     return rope_caches(
@@ -220,6 +223,9 @@ def _rope_caches(
         has_local_rope=family.has_local_rope,
         multimodal_factor=family.multimodal_rope_factor,
     )
+
+
+_UNROTATED = ("nope", "alibi", "none")
 
 
 def _rotated(group: LayerGroup) -> tuple[str, int] | None:

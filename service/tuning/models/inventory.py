@@ -83,7 +83,7 @@ def stage_layers(spec: ModelSpec, pipeline_parallel_size: int) -> tuple[tuple[in
     )
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=128)
 def weights(spec: ModelSpec) -> tuple[WeightTensor, ...]:
     """Return every tensor that vLLM keeps for the model, without drafting layers."""
     found = (*end_tensors(spec), *_stack(spec))
@@ -129,7 +129,7 @@ def _is_stored(spec: ModelSpec, tensor: WeightTensor) -> bool:
     return tensor.kind != "head" or not spec.tie_word_embeddings
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=128)
 def draft_weights(spec: ModelSpec) -> tuple[WeightTensor, ...]:
     """Return the multi-token-prediction layers of the checkpoint, for `method: mtp`.
 
@@ -239,7 +239,7 @@ def _is_token_embedding(tensor: WeightTensor) -> bool:
     return tensor.name == "model.embed_tokens"
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def rank_weights(spec: ModelSpec, layout: ParallelLayout, *, stage: int) -> tuple[RankWeight, ...]:
     """Return what the fullest rank of a stage holds, by kind and storage."""
     sums: dict[tuple[WeightKind, str, int | None], tuple[float, float]] = {}
@@ -260,7 +260,7 @@ def rank_weights(spec: ModelSpec, layout: ParallelLayout, *, stage: int) -> tupl
     )
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def rank_weight_bytes(spec: ModelSpec, layout: ParallelLayout, *, stage: int) -> float:
     """Return the bytes the weights take on the fullest rank of a stage, as vLLM logs them.
 
@@ -270,7 +270,7 @@ def rank_weight_bytes(spec: ModelSpec, layout: ParallelLayout, *, stage: int) ->
     return _allocated_bytes(tensors, layout)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def rank_draft_bytes(spec: ModelSpec, layout: ParallelLayout) -> float:
     """Return the bytes that multi-token-prediction layers add on the last stage."""
     return _allocated_bytes(draft_weights(spec), layout)

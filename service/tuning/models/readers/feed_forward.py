@@ -26,7 +26,7 @@ _SPARSE = frozenset({"sparse", "moe"})
 
 def num_experts(fields: ConfigFields) -> int:
     """Return the routed experts of a layer; 0 when the model has none."""
-    return fields.integer_or(0, *_EXPERT_COUNTS, minimum=0, maximum=_MOST_EXPERTS)
+    return fields.same_integer_or(0, *_EXPERT_COUNTS, minimum=0, maximum=_MOST_EXPERTS)
 
 
 def feed_forwards(
@@ -59,11 +59,17 @@ def dense_feed_forward(
 
 def mixture_of_experts(fields: ConfigFields, *, family: Family) -> MixtureOfExperts:
     """Return the routed and shared experts of a sparse layer."""
-    experts = fields.integer(*_EXPERT_COUNTS, maximum=_MOST_EXPERTS)
-    per_token = fields.integer(*_EXPERTS_PER_TOKEN, maximum=_MOST_EXPERTS)
+    experts = num_experts(fields)
+    per_token = fields.same_integer_or(0, *_EXPERTS_PER_TOKEN, maximum=_MOST_EXPERTS)
+    if not experts:
+        fields.reject_missing(*_EXPERT_COUNTS)
+    if not per_token:
+        fields.reject_missing(*_EXPERTS_PER_TOKEN)
     if per_token > experts:
         fields.reject("num_experts_per_tok", f"must not exceed {experts} experts, got {per_token}")
-    width = fields.integer(family.expert_width, "moe_intermediate_size")
+    width = fields.same_integer_or(0, family.expert_width, "moe_intermediate_size")
+    if not width:
+        fields.reject_missing(family.expert_width)
     return MixtureOfExperts(
         num_experts=experts,
         experts_per_token=per_token,
@@ -80,8 +86,8 @@ def _shared_width(fields: ConfigFields, *, family: Family, expert_width: int) ->
     if family.shared_experts == "required":
         return fields.integer(*_SHARED_WIDTHS, minimum=0)
     each = fields.integer_or(expert_width, "moe_shared_expert_intermediate_size")
-    shared = fields.maybe_integer(*_SHARED_COUNTS, minimum=0, maximum=_MOST_EXPERTS)
-    if shared is not None:
+    shared = fields.same_integer_or(-1, *_SHARED_COUNTS, minimum=0, maximum=_MOST_EXPERTS)
+    if shared >= 0:
         return shared * each
     return fields.integer_or(0, *_SHARED_WIDTHS, minimum=0)
 

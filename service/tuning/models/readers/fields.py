@@ -51,6 +51,19 @@ class ConfigFields:
         value = self.maybe_integer(*keys, minimum=minimum, maximum=maximum)
         return default if value is None else value
 
+    def same_integer_or(
+        self, default: int, *keys: str, minimum: int = 1, maximum: int = _LARGEST_SIZE
+    ) -> int:
+        """Return the first of these keys that is set; a list per layer must hold one value."""
+        for key in keys:
+            if not isinstance(self._values.get(key), list):
+                continue
+            values = set(self.integers(key, minimum=minimum) or ())
+            if len(values) != 1:
+                self.reject(key, "must be one number, or the same one for every layer")
+            return self._checked_integer(key, values.pop(), minimum=minimum, maximum=maximum)
+        return self.integer_or(default, *keys, minimum=minimum, maximum=maximum)
+
     def layers(self, *keys: str) -> int:
         """Return a number of layers."""
         return self.integer(

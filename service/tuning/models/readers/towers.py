@@ -192,4 +192,34 @@ TOWERS: Mapping[str, Tower] = {
         position_rows=1500,
         max_image_tokens=750,
     ),
+    # LLaVA-OneVision-7B (SigLIP so400m at 384 pixels): nine tiles and one for the whole.
+    "llava_onevision": Tower(
+        layers=27,
+        hidden=1152,
+        intermediate=4304,
+        heads=16,
+        image_size=384,
+        max_image_tokens=7290,
+    ),
+    # Idefics3-8B, SmolVLM2 (SigLIP so400m at 364 or 384 pixels)
+    "idefics3": Tower(
+        layers=27,
+        hidden=1152,
+        intermediate=4304,
+        heads=16,
+        image_size=364,
+        projector="idefics3",
+        max_image_tokens=2873,
+    ),
+    # Voxtral-Mini-3B (Whisper large encoder, four frames joined)
+    "voxtral": Tower(
+        section="audio_config",
+        layers=32,
+        hidden=1280,
+        intermediate=5120,
+        heads=20,
+        position_rows=1500,
+        projector="voxtral",
+        max_image_tokens=375,
+    ),
 }

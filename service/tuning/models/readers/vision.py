@@ -38,6 +38,7 @@ def read_tower(fields: ConfigFields, kind: str, *, hidden_size: int) -> tuple[Vi
             intermediate=intermediate,
             hidden_size=hidden_size,
             feature_layers=_feature_layers(fields),
+            scale_factor=fields.integer_or(2, "scale_factor", maximum=64),
         )
     )
     embedding = _embedding(tower, sizes, hidden=hidden)
@@ -105,6 +106,7 @@ class _Projector(msgspec.Struct, frozen=True, kw_only=True):
     intermediate: int
     hidden_size: int
     feature_layers: int
+    scale_factor: int
 
     @property
     def merged(self) -> int:
@@ -142,7 +144,12 @@ def _linear(made: _Projector) -> int:
     return made.hidden * made.hidden_size
 
 
+def _idefics3(made: _Projector) -> int:
+    return made.hidden * made.scale_factor**2 * made.hidden_size
+
+
 def _shuffle(made: _Projector) -> int:
+    """Four patches (or audio frames) joined, then two layers."""
     return 4 * made.hidden * made.hidden_size + made.hidden_size * made.hidden_size
 
 
@@ -157,6 +164,8 @@ _PROJECTORS: Mapping[str, Callable[[_Projector], int]] = {
     "linear": _linear,
     "pixtral": _pixtral,
     "shuffle": _shuffle,
+    "idefics3": _idefics3,
+    "voxtral": _shuffle,
     "llama4": _llama4,
     "glm4v": _glm4v,
     "gemma3n": _gemma3n,
