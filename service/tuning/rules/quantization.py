@@ -71,9 +71,10 @@ def _weight_only(context: RuleContext, node: Node) -> Iterator[Remark]:
         return
     scheme = quantization.scheme if quantization is not None else method.split("_per_")[0]
     if is_weight_only(scheme, capability):
+        name = scheme.split("_")[0]
         yield Remark(
-            message=f"{node.gpu.name} has no {scheme} arithmetic: the weights save memory, but"
-            " every product runs in 16 bit.",
+            message=f"{node.gpu.name} has no {name} arithmetic: the weights save memory, but every"
+            " product runs in 16 bit.",
             suggestion="Fine for memory and decode speed; for prefill speed use a part with"
             " that arithmetic.",
         )
