@@ -34,7 +34,7 @@ from service.tuning.simulation.metrics import (
     summarize,
     summarize_gaps,
 )
-from service.tuning.simulation.run import Run, run_scheduler
+from service.tuning.simulation.run import FrontEnd, Run, run_scheduler
 from service.tuning.simulation.traffic import (
     OPEN_LOOP_REQUESTS,
     WAVES,
@@ -45,8 +45,8 @@ from service.tuning.simulation.traffic import (
 
 Floats = NDArray[np.float64]
 Method = Literal["closed_form", "simulation"]
-_BURST_PROMPT_TOKENS = 2000.0
-"""Prompt length at which taking in one request of a burst costs twice the shortest one's time."""
+_SERVICE_PROMPT_TOKENS = 2000.0
+"""Prompt length at which taking in one request costs twice the shortest one's time."""
 _BACKLOG_SHARE = 0.1
 """Waiting over running requests from which on an engine counts as saturated."""
 _KEEPS_UP = 0.97
@@ -59,9 +59,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     work: StepWork
     price: Floats
     limits: SchedulerLimits
-    front_end_s: float
-    front_end_token_s: float
-    burst_s: float
+    front_end: FrontEnd
     replicas: int
     calibration: Calibration | None
 
@@ -107,6 +105,7 @@ def predict_performance(
         prepared.price,
         traffic=traffic,
         limits=prepared.limits,
+        front_end=prepared.front_end,
         growth=prepared.work.tokens_per_step,
     )
     if run is None:
@@ -145,11 +144,20 @@ def prepare(
         limits=scheduler_limits(
             config=config, kv=plan.kv, version=version, shared_prefix_tokens=shared_prefix_tokens
         ),
-        front_end_s=factors.product(work.front_end),
-        front_end_token_s=factors.product(work.front_end_token),
-        burst_s=factors.product(work.burst),
+        front_end=front_end_of(work, factors),
         replicas=max(config.data_parallel_size or 1, 1),
         calibration=calibration,
+    )
+
+
+def front_end_of(work: StepWork, factors: Coefficients) -> FrontEnd:
+    """Return what the API server of this configuration adds before the engine."""
+    service = factors.product(work.burst)
+    return FrontEnd(
+        latency_s=factors.product(work.front_end),
+        latency_per_token_s=factors.product(work.front_end_token),
+        service_s=service,
+        service_per_token_s=service / _SERVICE_PROMPT_TOKENS,
     )
 
 
@@ -214,10 +222,10 @@ def _reject_endless(limits: SchedulerLimits, workload: Workload) -> None:
 
 
 def _summary(prepared: Prediction, *, run: Run, slo: Slo | None, workload: Workload) -> Performance:
-    latencies = request_latencies(run, front_end_s=_front_end(prepared, run.traffic))
+    latencies = request_latencies(run)
     weights = run.traffic.weights
     ttft, tpot = summarize(latencies.ttft, weights), summarize(latencies.tpot, weights)
-    seconds = run_seconds(run) + prepared.front_end_s
+    seconds = run_seconds(run)
     requests = _requests(run)
     rate = prepared.replicas * requests / seconds
     output_rate = prepared.replicas * output_tokens(run) / seconds
@@ -264,19 +272,6 @@ def regime_of(prepared: Prediction, *, workload: Workload, run: Run | None = Non
     )
 
 
-def _front_end(prepared: Prediction, traffic: Traffic) -> Floats:
-    """Return what the API server adds to each request's TTFT, seconds.
-
-    Requests that all clients send at once are taken in one after the other.
-    """
-    added = prepared.front_end_s + prepared.front_end_token_s * traffic.prompts
-    if traffic.concurrency > 1:
-        turn = np.arange(traffic.concurrency)
-        size = 1 + traffic.prompts[: traffic.concurrency] / _BURST_PROMPT_TOKENS
-        added[: traffic.concurrency] += prepared.burst_s * turn * size
-    return added
-
-
 def _requests(run: Run) -> float:
     """Return the requests that the run stands for."""
     traffic = run.traffic
@@ -290,7 +285,7 @@ def _is_saturated(run: Run) -> bool:
     served = len(run.traffic.prompts) / run.duration_s
     span = float(run.traffic.arrivals[-1]) or run.duration_s
     drained = run.duration_s - span
-    typical = float(np.median(run.times[:, 3] - run.times[:, 2]))
+    typical = float(np.median(run.times[:, 4] - run.times[:, 3]))
     return served < _KEEPS_UP * offered and drained > 2 * typical and run.mean_waiting > 1
 
 
@@ -358,11 +353,12 @@ def _closed_form_summaries(
     prepared: Prediction, *, state: SteadyState, load: LoadShape
 ) -> tuple[Summary, Summary, Summary]:
     """Return TTFT, E2EL and TPOT; the tails of TTFT come from fixed ratios."""
-    added = prepared.front_end_s + prepared.front_end_token_s * load.prompt_tokens
+    front = prepared.front_end
+    added = front.latency_s + front.latency_per_token_s * load.prompt_tokens
+    service = front.service_s + front.service_per_token_s * load.prompt_tokens
     clients = load.concurrency or 1.0
-    size = 1 + load.prompt_tokens / _BURST_PROMPT_TOKENS
     is_loop = load.concurrency is not None and load.requests > clients
-    burst = prepared.burst_s * size * clients**2 / (2 * load.requests) if is_loop else 0.0
+    burst = service * clients**2 / (2 * load.requests) if is_loop else 0.0
     growth = prepared.work.tokens_per_step
     tpot_s = state.tpot_s / growth
     median = state.ttft_p50_s + added

@@ -24,7 +24,7 @@ PRICE_FIELDS = (
     "expert_layer",
     "step",
     "row",
-    "mixed",
+    "launch",
 )
 """Components in seconds, in the order of the array; the shape follows them."""
 SHAPE_FIELDS = ("log_miss", "expert_ranks", "verify", "stages", "max_capture", "window")
@@ -37,7 +37,7 @@ ATTENTION_READ, ATTENTION_TOKEN, MLP_READ, MLP_TOKEN = 0, 1, 2, 3
 EXPERT_READ, EXPERT_TOKEN, HEAD_READ, HEAD_ROW = 4, 5, 6, 7
 CONTEXT, WINDOW_CONTEXT, STATE, PAIR, WINDOW_PAIR = 8, 9, 10, 11, 12
 ACTIVATION, SCAN, LINK_LATENCY, LINK_TOKEN, EXCHANGE_TOKEN = 13, 14, 15, 16, 17
-EXPERT_ACTIVATION, LAYER, EXPERT_LAYER, STEP, ROW, MIXED = 18, 19, 20, 21, 22, 23
+EXPERT_ACTIVATION, LAYER, EXPERT_LAYER, STEP, ROW, LAUNCH = 18, 19, 20, 21, 22, 23
 LOG_MISS, EXPERT_RANKS, VERIFY, STAGES, MAX_CAPTURE, WINDOW = 24, 25, 26, 27, 28, 29
 
 BATCH_FIELDS = ("decodes", "prefill", "rows", "context", "window_context", "pairs", "window_pairs")

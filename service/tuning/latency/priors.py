@@ -54,11 +54,12 @@ _PRIORS = {
     "expert_layer": Prior(30e-6, 0.5),
     "step": Prior(0.6e-3, 0.3),
     "row": Prior(12e-6, 0.3),
-    "mixed": Prior(0.5e-3, 0.5),
-    "eager_layer": Prior(250e-6, 0.7),
+    "launch": Prior(0.4e-3, 0.5),
+    "launch.eager": Prior(1.5, 0.4),
+    "launch.experts": Prior(0.5, 0.5),
     "front_end": Prior(27e-3, 0.4),
     "front_end_token": Prior(3.8e-6, 0.4),
-    "burst": Prior(1.5e-3, 0.6),
+    "burst": Prior(2.5e-3, 0.02),
     # eras of the engine
     "overhead.v0": Prior(2.0, 0.3),
     "overhead.0.8": Prior(1.5, 0.2),
@@ -80,6 +81,7 @@ _PRIORS = {
     "front_end.": Prior(1.0, 0.3),
     "overhead.": Prior(1.0, 0.15),
     "row.": Prior(1.0, 0.3),
+    "launch.": Prior(1.0, 0.25),
 }
 
 

@@ -220,8 +220,12 @@ class _Place:
             kind = type(group.mixer).__name__ if group.mixer else "none"
             count = group.count / self.pipeline
             yield Term(price.LAYER, count, ("layer", f"layer.{kind}", *overhead))
+            launch = ("launch", f"launch.{kind}", f"launch@{self.generation}", f"launch.{self.era}")
             if self.config.enforce_eager:
-                yield Term(price.LAYER, count, ("eager_layer", f"overhead@{self.generation}"))
+                launch = (*launch, "launch.eager")
+            yield Term(price.LAUNCH, count, launch)
+            if isinstance(group.feed_forward, MixtureOfExperts):
+                yield Term(price.LAUNCH, count, (*launch, "launch.experts"))
         expert_layers = _expert_layers(self.spec) / self.pipeline
         if expert_layers:
             scheme = self._expert_scheme()
@@ -229,7 +233,6 @@ class _Place:
             yield Term(price.EXPERT_LAYER, expert_layers, names)
         yield Term(price.STEP, 1.0, ("step", *overhead))
         yield Term(price.ROW, 1.0, ("row", f"row.{self.era}", f"overhead@{self.generation}"))
-        yield Term(price.MIXED, 1.0, ("mixed", *overhead))
         if draft_layers:
             yield Term(price.STEP, draft_layers, ("layer", *overhead))
 

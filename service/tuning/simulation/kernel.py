@@ -9,9 +9,11 @@ Prices: `price` is a flat array of seconds (see `PRICE_FIELDS`). A step of `deco
 
     max4(attention read, attention token * T) + ... one pair per operator class
     + context * KV tokens read + pair * query-key pairs of the prompt chunks
-    + link latency + link token * T + layer + step + row * rows + mixed (when prompts are present)
+    + link latency + link token * T + layer            (the GPU's part, at least `launch`)
+    + step + row * rows                                 (the host's part)
 
-where T = decodes * verify + prefill and max4(a, b) = (a^4 + b^4)^(1/4), a soft maximum: a matrix
+A step that no captured graph covers takes at least the host's time to launch its kernels.
+Here T = decodes * verify + prefill and max4(a, b) = (a^4 + b^4)^(1/4), a soft maximum: a matrix
 product takes the longer of reading its weights and doing its arithmetic.
 """
 
@@ -37,12 +39,12 @@ from service.tuning.latency.price import (
     GAP_LOW_S,
     HEAD_READ,
     HEAD_ROW,
+    LAUNCH,
     LAYER,
     LINK_LATENCY,
     LINK_TOKEN,
     LOG_MISS,
     MAX_CAPTURE,
-    MIXED,
     MLP_READ,
     MLP_TOKEN,
     NUM_BATCH,
@@ -88,6 +90,18 @@ def padded_tokens(tokens: float, max_capture: float) -> float:
 
 
 @compiled
+def launched_share(tokens: float, prefill: float, max_capture: float) -> float:
+    """Return the share of a step's kernels that the host launches one by one.
+
+    None in a decode step that a captured graph covers, a fifth (attention) where the graph is in
+    pieces, all beyond the largest capture.
+    """
+    if tokens > max_capture:
+        return 1.0
+    return 0.2 if prefill > 0.0 else 0.0
+
+
+@compiled
 def step_seconds(price: Floats, batch: Floats) -> float:
     """Return the time of one step with this batch (`BATCH_FIELDS`), seconds.
 
@@ -101,7 +115,7 @@ def step_seconds(price: Floats, batch: Floats) -> float:
     matrix_tokens = padded_tokens(tokens, price[MAX_CAPTURE]) if prefill == 0.0 else tokens
     expert_tokens = tokens * price[EXPERT_RANKS]
     touched = 1.0 - math.exp(price[LOG_MISS] * expert_tokens)
-    total = (
+    device = (
         soft_max(price[ATTENTION_READ], price[ATTENTION_TOKEN] * matrix_tokens)
         + soft_max(price[MLP_READ], price[MLP_TOKEN] * matrix_tokens)
         + soft_max(price[EXPERT_READ] * touched, price[EXPERT_TOKEN] * expert_tokens)
@@ -117,12 +131,9 @@ def step_seconds(price: Floats, batch: Floats) -> float:
         + price[LINK_LATENCY]
         + price[LAYER]
         + price[EXPERT_LAYER]
-        + price[STEP]
-        + price[ROW] * rows
     )
-    if prefill > 0.0:
-        total += price[MIXED]
-    return stages * total
+    launches = price[LAUNCH] * launched_share(tokens, prefill, price[MAX_CAPTURE])
+    return stages * (soft_max(device, launches) + price[STEP] + price[ROW] * rows)
 
 
 @compiled
@@ -150,7 +161,7 @@ def step_shares(price: Floats, batch: Floats, shares: Floats) -> float:
     usage[EXCHANGE_TOKEN], usage[EXPERT_ACTIVATION] = expert_tokens, expert_tokens
     usage[LINK_LATENCY] = usage[LAYER] = usage[EXPERT_LAYER] = usage[STEP] = 1.0
     usage[ROW] = rows
-    usage[MIXED] = 1.0 if prefill > 0.0 else 0.0
+    usage[LAUNCH] = launched_share(tokens, prefill, price[MAX_CAPTURE])
     total = 0.0
     for index in range(NUM_PRICES):
         shares[index] = stages * price[index] * usage[index]
@@ -160,6 +171,17 @@ def step_shares(price: Floats, batch: Floats, shares: Floats) -> float:
         if both > 0.0:
             shares[index] = one**4 / both**3
             shares[index + 1] = other**4 / both**3
+    device = 0.0
+    for index in range(NUM_PRICES):
+        if index not in (STEP, ROW, LAUNCH):
+            device += shares[index]
+    both = soft_max(device, shares[LAUNCH])
+    scale = (device / both) ** 3 if both > 0.0 else 0.0
+    for index in range(NUM_PRICES):
+        if index not in (STEP, ROW, LAUNCH):
+            shares[index] *= scale
+    if both > 0.0:
+        shares[LAUNCH] = shares[LAUNCH] ** 4 / both**3
     for index in range(NUM_PRICES):
         total += shares[index]
     return total
@@ -247,6 +269,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
     prompts: Ints,
     outputs: Ints,
     arrivals: Floats,
+    front: Floats,
     growth: float,
     times: Floats,
     marks: Ints,
@@ -260,24 +283,28 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
         price: Prices of a step.
         limits: Token budget, max_num_seqs, blocks, concurrency of a closed loop (0: arrivals are
             given), whether a prompt must fit as a whole, blocks kept free at admission, tokens of
-            the shared prefix, whether prompts may be chunked, longest chunk (0: any).
+            the shared prefix, whether prompts may be chunked, longest chunk (0: any), whether
+            freed blocks can be found again (prefix caching), tokens of a block.
         groups: KV groups, see `sequence_blocks`.
         prompts: Prompt tokens of each request.
         outputs: Sampling steps of each request.
         arrivals: Arrival times in order (ignored in a closed loop).
+        front: What the front end does to a request before the engine has it: latency, latency per
+            prompt token, and the same pair for the time it takes one after the other; seconds.
         growth: Tokens that a sequence grows by per sampling step (above one with speculation).
-        times: Out, one row per request: arrival, scheduled, first token, end; seconds.
-        marks: Out, one row per request: event of arrival, of the first token, of the end,
-            preemptions.
+        times: Out, one row per request: sent, reached the engine, scheduled, first token, end;
+            seconds.
+        marks: Out, one row per request: event under way when it reached the engine, event of
+            the first token, of the end, preemptions.
         gaps: Out, histogram of the gaps between tokens.
         totals: Out: end of the last request, integrals over time of running, waiting and blocks
             used, peak of blocks used, sum of gaps, number of gaps, steps, recomputed tokens.
-        record: Out, one row per event: steps, then `BATCH_FIELDS` (means over the steps); an empty
-            array records nothing.
+        record: Out, one row per event: steps, start and end, then `BATCH_FIELDS` (means over the
+            steps); an event of no steps is idle time. An empty array records nothing.
     """
     budget_limit, max_running, num_blocks, concurrency = limits[0], limits[1], limits[2], limits[3]
     whole_gate, watermark, shared, chunked = limits[4], limits[5], limits[6], limits[7]
-    longest_chunk = limits[8]
+    longest_chunk, keeps_blocks, block = limits[8], limits[9], limits[10]
     window = int(price[WINDOW])
     verify = int(price[VERIFY])
     number = prompts.shape[0]
@@ -289,6 +316,10 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
     running = np.zeros(number, np.int64)
     stack = np.zeros(number, np.int64)
     common = np.zeros(number, np.int64)
+    lost_blocks = np.zeros(number, np.int64)
+    lost_tokens = np.zeros(number, np.int64)
+    lost_at = np.zeros(number, np.int64)
+    handed_out = 0
     batch = np.zeros(NUM_BATCH)
     bounds = np.zeros(4, np.int64)
     num_running = num_stack = head = arrived = finished = event = 0
@@ -296,18 +327,24 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
     prefix_blocks = 0
     prefix_ready = False
     now = 0.0
-    if concurrency > 0:
-        arrived = min(concurrency, number)
-        for r in range(arrived):
-            times[r, 0] = 0.0
+    taken_in = 0.0
+    issued = min(concurrency, number) if concurrency > 0 else number
+    for r in range(issued):
+        times[r, 0] = 0.0 if concurrency > 0 else arrivals[r]
+        ready = max(taken_in, times[r, 0] + front[0] + front[1] * prompts[r])
+        taken_in = ready + front[2] + front[3] * prompts[r]
+        times[r, 1] = taken_in
     while finished < number:
-        if concurrency == 0:
-            while arrived < number and arrivals[arrived] <= now:
-                times[arrived, 0] = arrivals[arrived]
-                marks[arrived, 0] = event
-                arrived += 1
+        while arrived < issued and times[arrived, 1] <= now:
+            marks[arrived, 0] = max(event - 1, 0)
+            arrived += 1
         if num_running == 0 and num_stack == 0 and head == arrived:
-            now = arrivals[arrived]
+            if record.shape[0] > 0:
+                if event >= record.shape[0]:
+                    return -1
+                record[event, 1], record[event, 2] = now, times[arrived, 1]
+            now = times[arrived, 1]
+            event += 1
             continue
         # 1  running requests, in the order of admission
         budget = budget_limit
@@ -335,7 +372,9 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
                 victim = running[num_running - 1]
                 num_running -= 1
                 free += held[victim]
-                totals[8] += computed[victim]
+                lost_blocks[victim] = held[victim]
+                lost_tokens[victim] = computed[victim]
+                lost_at[victim] = handed_out
                 held[victim] = 0
                 common[victim] = 0
                 computed[victim] = 0
@@ -349,6 +388,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
             if extra > 0:
                 free -= extra
                 held[r] += extra
+                handed_out += extra
             budget -= count
             given[r] = count
             index += 1
@@ -358,25 +398,33 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
         while not preempted and budget > 0 and num_running < max_running:
             if num_stack > 0:
                 r = stack[num_stack - 1]
-            elif head < arrived and (idle or times[head, 0] < now):
+            elif head < arrived and (idle or times[head, 1] < now):
                 r = head
             else:
                 break
             known = prompts[r] + int(growth * generated[r])
             hit = min(shared, known - 1) if prefix_ready else 0
+            own = prefix_blocks if hit >= shared else 0
+            # blocks of a preempted request survive until the free list is handed out again
+            left = lost_blocks[r] - (handed_out - lost_at[r])
+            if keeps_blocks == 1 and left > 0:
+                found = lost_tokens[r] * left // lost_blocks[r] // block * block
+                hit = max(hit, min(found, (known - 1) // block * block))
             count = known - hit
             if longest_chunk > 0:
                 count = min(count, longest_chunk)
             if count > budget and chunked == 0 and num_running > 0:
                 break
             count = min(count, budget) if chunked == 1 else count
-            own = prefix_blocks if hit >= shared else 0
             whole = sequence_blocks(groups, known if whole_gate == 1 else hit + count) - own
             kept = watermark if num_running > 0 else 0
             if whole + kept > free:
                 break
             taken = max(sequence_blocks(groups, hit + count) - own, 0)
             free -= taken
+            handed_out += taken
+            totals[8] += max(lost_tokens[r] - hit, 0)
+            lost_blocks[r] = lost_tokens[r] = 0
             held[r] = taken
             common[r] = own
             computed[r] = hit
@@ -384,7 +432,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
                 num_stack -= 1
             else:
                 head += 1
-                times[r, 1] = now
+                times[r, 2] = now
             running[num_running] = r
             num_running += 1
             budget -= count
@@ -420,7 +468,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
         # 4  how many equal steps follow
         steps = 1
         is_plain = prefill == 0 and not preempted and not admitted and decodes == num_running
-        fresh = concurrency > 0 and head < arrived and times[arrived - 1, 0] >= now and not idle
+        fresh = head < arrived and times[arrived - 1, 1] >= now and not idle
         if is_plain and not fresh:
             steps = max(remaining, 1)
             bounds[0], bounds[1], bounds[2], bounds[3] = num_running, free, verify, steps
@@ -439,8 +487,8 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
             batch[3] = context + growth * decodes
             batch[4] = window_context + growth * growing
             slope = step_seconds(price, batch) - first_s
-            if concurrency == 0 and arrived < number:
-                until = arrivals[arrived] - now
+            if arrived < issued:
+                until = times[arrived, 1] - now
                 low, high = 1, steps
                 while low < high:
                     middle = (low + high) // 2
@@ -454,10 +502,11 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
             if event >= record.shape[0]:
                 return -1
             record[event, 0] = steps
+            record[event, 1], record[event, 2] = now, now + duration
             batch[3] = context + growth * decodes * (steps - 1) / 2
             batch[4] = window_context + growth * growing * (steps - 1) / 2
             for index in range(NUM_BATCH):
-                record[event, 1 + index] = batch[index]
+                record[event, 3 + index] = batch[index]
         # 5  the clock and the outcome
         end = now + duration
         used = num_blocks - free
@@ -483,7 +532,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
                 if computed[r] < known:
                     continue
             if generated[r] == 0:
-                times[r, 2] = end
+                times[r, 3] = end
                 marks[r, 1] = event
                 if shared > 0 and not prefix_ready:
                     prefix_ready = True
@@ -509,8 +558,9 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
                 if extra > 0:
                     free -= extra
                     held[r] += extra
+                    handed_out += extra
             if generated[r] >= outputs[r]:
-                times[r, 3] = end
+                times[r, 4] = end
                 marks[r, 2] = event
                 free += held[r]
                 held[r] = 0
@@ -522,9 +572,11 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
         now = end
         event += 1
         if concurrency > 0:
-            for _ in range(min(ended, number - arrived)):
-                times[arrived, 0] = end
-                marks[arrived, 0] = event
-                arrived += 1
+            for _ in range(min(ended, number - issued)):
+                times[issued, 0] = end
+                ready = max(taken_in, end + front[0] + front[1] * prompts[issued])
+                taken_in = ready + front[2] + front[3] * prompts[issued]
+                times[issued, 1] = taken_in
+                issued += 1
     totals[0] = now
     return event

@@ -30,6 +30,8 @@ class SchedulerLimits(msgspec.Struct, frozen=True, kw_only=True):
     shared_prefix_tokens: int
     chunked_prefill: bool
     longest_chunk: int = 0
+    caches_prefixes: bool = False
+    """A preempted request finds those of its blocks that were not handed out again."""
 
     def as_array(self, *, concurrency: int) -> Ints:
         """Return the numbers in the kernel's order."""
@@ -44,9 +46,14 @@ class SchedulerLimits(msgspec.Struct, frozen=True, kw_only=True):
                 self.shared_prefix_tokens,
                 int(self.chunked_prefill),
                 self.longest_chunk,
+                int(self.caches_prefixes),
+                self._hit_tokens(),
             ],
             dtype=np.int64,
         )
+
+    def _hit_tokens(self) -> int:
+        return math.lcm(*(g.block_tokens for g in self.groups if g.kind == "full"), 1)
 
     def group_array(self) -> Ints:
         """Return the KV groups as rows of block, cap, extra blocks; equal rows stay apart."""
@@ -85,6 +92,7 @@ def scheduler_limits(
             shared_prefix_tokens, groups=groups, is_cached=config.enable_prefix_caching is not False
         ),
         chunked_prefill=config.enable_chunked_prefill is not False,
+        caches_prefixes=config.enable_prefix_caching is not False and not version.is_legacy,
         longest_chunk=max(config.long_prefill_token_threshold or 0, 0),
     )
 

@@ -34,15 +34,13 @@ class RequestLatencies(msgspec.Struct, frozen=True, kw_only=True):
     e2el: Floats
 
 
-def request_latencies(run: Run, *, front_end_s: Floats) -> RequestLatencies:
-    """Return each request's latencies; `front_end_s` is what the API server adds to each."""
-    arrival, first, end = run.times[:, 0], run.times[:, 2], run.times[:, 3]
+def request_latencies(run: Run) -> RequestLatencies:
+    """Return each request's latencies, from sending on."""
+    sent, first, end = run.times[:, 0], run.times[:, 3], run.times[:, 4]
     gaps = run.traffic.outputs - 1
     with np.errstate(divide="ignore", invalid="ignore"):
         tpot = np.where(gaps > 0, (end - first) / gaps, np.nan)
-    return RequestLatencies(
-        ttft=first - arrival + front_end_s, tpot=tpot, e2el=end - arrival + front_end_s
-    )
+    return RequestLatencies(ttft=first - sent, tpot=tpot, e2el=end - sent)
 
 
 def summarize(values: Floats, weights: Floats) -> Summary:
@@ -107,7 +105,7 @@ def missing_requests(run: Run) -> float:
 
 def steady_window(run: Run) -> tuple[float, float, int]:
     """Return start, end and finished requests of the part of a closed loop between ramp and tail."""
-    ends = np.sort(run.times[:, 3])
+    ends = np.sort(run.times[:, 4])
     start = float(ends[min(run.traffic.concurrency, len(ends)) - 1])
     end = float(run.times[-1, 0])
     finished = int(((ends > start) & (ends <= end)).sum())

@@ -13,14 +13,36 @@ Ints = NDArray[np.int64]
 _NUM_TOTALS = 9
 
 
+class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API server does before the engine has a request, seconds.
+
+    `latency_s` passes for all requests at once; `service_s` is spent on one after the other, so
+    that requests sent together reach the engine apart.
+    """
+
+    latency_s: float = 0.0
+    latency_per_token_s: float = 0.0
+    service_s: float = 0.0
+    service_per_token_s: float = 0.0
+
+    def as_array(self) -> Floats:
+        """Return the numbers in the kernel's order."""
+        return np.array(
+            [self.latency_s, self.latency_per_token_s, self.service_s, self.service_per_token_s]
+        )
+
+
+NO_FRONT_END = FrontEnd()
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to every request, raw."""
 
     traffic: Traffic
     times: Floats
-    """Rows of arrival, scheduled, first token, end; seconds."""
+    """Rows of sent, reached the engine, scheduled, first token, end; seconds."""
     marks: Ints
-    """Rows of event of arrival, of the first token, of the end, preemptions."""
+    """Rows of event under way when it reached the engine, event of the first token, of the end, preemptions."""
     gaps: Floats
     """Histogram of gaps between tokens."""
     duration_s: float
@@ -32,7 +54,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     steps: float
     recomputed_tokens: float
     events: Floats
-    """Recorded batches: steps, then the batch; empty when nothing was recorded."""
+    """Recorded: steps, start, end, then the batch; empty when nothing was recorded."""
 
     @property
     def preemptions(self) -> int:
@@ -45,6 +67,7 @@ def run_scheduler(
     *,
     traffic: Traffic,
     limits: SchedulerLimits,
+    front_end: FrontEnd = NO_FRONT_END,
     growth: float = 1.0,
     max_events: int = 0,
 ) -> Run | None:
@@ -56,11 +79,11 @@ def run_scheduler(
     from service.tuning.simulation.kernel import simulate  # noqa: PLC0415 - loads the compiler
 
     number = len(traffic.prompts)
-    times = np.zeros((number, 4))
+    times = np.zeros((number, 5))
     marks = np.zeros((number, 4), dtype=np.int64)
     gaps = np.zeros(GAP_BINS)
     totals = np.zeros(_NUM_TOTALS)
-    record = np.zeros((max_events, 1 + NUM_BATCH))
+    record = np.zeros((max_events, 3 + NUM_BATCH))
     events = simulate(
         price,
         limits.as_array(concurrency=traffic.concurrency),
@@ -68,6 +91,7 @@ def run_scheduler(
         traffic.prompts,
         _sampling_steps(traffic.outputs, growth=growth),
         traffic.arrivals,
+        front_end.as_array(),
         growth,
         times,
         marks,

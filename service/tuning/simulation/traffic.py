@@ -16,10 +16,12 @@ from api_schemas.workload import (
     Arrivals,
     BatchArrivals,
     ClosedLoop,
+    FixedLength,
     GammaArrivals,
     Lengths,
     PoissonArrivals,
     Trace,
+    UniformLength,
     Workload,
 )
 from service.tuning.errors import InvalidRequest
@@ -35,6 +37,12 @@ OPEN_LOOP_REQUESTS = 1000
 MIN_REQUESTS = 20
 MAX_REQUESTS = 20_000
 """Of a larger batch or trace the first requests are simulated."""
+
+OUTPUT_JITTER = 0.10
+"""Half width of the spread that answers of one nominal length have in a closed loop, relative.
+
+Answers of exactly equal length keep all clients in step, so that every prompt waits for all
+others; measured loops with nominal lengths mostly do not behave so (stops, retries, ramps)."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -103,13 +111,23 @@ def _closed_loop(
         weights[clients:] = (1.0 - clients / whole) / (number - clients)
     return Traffic(
         prompts=sample_tokens(prompts, number, generator),
-        outputs=sample_tokens(outputs, number, generator),
+        outputs=sample_tokens(_natural(outputs), number, generator),
         arrivals=np.zeros(number),
         concurrency=clients,
         weights=weights,
         waves=whole / clients,
         offered_requests_per_s=None,
     )
+
+
+def _natural(outputs: Lengths) -> Lengths:
+    """Return one nominal length as lengths that differ a little; others as they are."""
+    if isinstance(outputs, FixedLength):
+        outputs = outputs.tokens
+    if not isinstance(outputs, int):
+        return outputs
+    spread = round(OUTPUT_JITTER * outputs)
+    return UniformLength(low=max(outputs - spread, 1), high=max(outputs + spread, 1))
 
 
 def _batch(

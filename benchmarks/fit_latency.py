@@ -1,0 +1,317 @@
+"""Fit the latency coefficients to published measurements, judged on groups left out.
+
+Usage: python benchmarks/fit_latency.py [--folds N] [--write] [--predictions FILE]
+
+Every coefficient is a factor with a prior (`service.tuning.latency.priors`). The logarithm of each
+measured figure is compared with the prediction, with a random offset per group and metric, so
+that a large campaign does not outvote small ones. Gauss-Newton with Student-t weights.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import sys
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from latency_cases import CASES, METRICS, Case, load_cases, schedule_of
+from numba import njit
+
+from service.tuning.errors import TuningError
+from service.tuning.latency import price
+from service.tuning.latency.coefficients import PRIOR_COEFFICIENTS, Coefficients
+from service.tuning.latency.priors import prior_of
+from service.tuning.performance import predict_performance
+from service.tuning.simulation.kernel import step_shares
+
+NOISE = {"tpot_ms": 0.06, "ttft_ms": 0.15, "output_tokens_per_s": 0.09}
+GROUP_WIDTH = {"tpot_ms": 0.07, "ttft_ms": 0.12, "output_tokens_per_s": 0.08}
+STUDENT = 4.0
+GROUP_STUDENT = 1.0
+NUISANCE_WIDTHS = {"host~": 0.02, "cli.~": 0.5}
+"""Speed of a harness's host (fixed costs) and of its client (front end): no property of a
+configuration, so they take up what belongs to the harness and are left out afterwards."""
+HOST_COMPONENTS = frozenset({price.LAYER, price.EXPERT_LAYER, price.STEP, price.ROW, price.LAUNCH})
+DATA = Path(__file__).parent.parent / "service" / "tuning" / "latency" / "data"
+
+
+@njit(cache=True)
+def price_events(prices, events, weights, starts, ends, target_starts, out):
+    """Fill `out[target, component]` with the weighted seconds of each component."""
+    shares = np.zeros(price.NUM_PRICES)
+    for case in range(starts.shape[0]):
+        offset = target_starts[case]
+        for event in range(starts[case], ends[case]):
+            step_shares(prices[case], events[event, 1:], shares)
+            steps = events[event, 0]
+            for target in range(target_starts[case + 1] - offset):
+                weight = weights[event, target] * steps
+                if weight != 0.0:
+                    for component in range(price.NUM_PRICES):
+                        out[offset + target, component] += weight * shares[component]
+
+
+class Problem:
+    """All cases with their schedules as flat arrays."""
+
+    def __init__(self, cases: list[Case], coefficients: Coefficients) -> None:
+        self.cases, self.schedules = [], []
+        for case in cases:
+            schedule = schedule_of(case, coefficients) if case.targets else None
+            if schedule is not None:
+                self.cases.append(case)
+                self.schedules.append(schedule)
+        self._flatten()
+        self._index_terms()
+
+    def _flatten(self) -> None:
+        lengths = [len(s.events) for s in self.schedules]
+        self.ends = np.cumsum(lengths)
+        self.starts = self.ends - lengths
+        self.events = np.concatenate([s.events for s in self.schedules])
+        widest = max(len(c.targets) for c in self.cases)
+        self.weights = np.zeros((len(self.events), widest))
+        for start, end, schedule in zip(self.starts, self.ends, self.schedules, strict=True):
+            self.weights[start:end, : len(schedule.weights)] = schedule.weights.T
+        counts = [len(c.targets) for c in self.cases]
+        self.target_starts = np.concatenate([[0], np.cumsum(counts)])
+        targets = [t for c in self.cases for t in c.targets]
+        self.target_case = np.repeat(np.arange(len(self.cases)), counts)
+        self.metric = np.array([METRICS.index(t.metric) for t in targets])
+        self.measured = np.log([t.measured for t in targets])
+        self.is_rate = self.metric == METRICS.index("output_tokens_per_s")
+        self.tokens = np.array([self.schedules[c].tokens for c in self.target_case])
+        self.constants = np.concatenate([s.constants for s in self.schedules])
+        self.noise = np.array([NOISE[t.metric] for t in targets])
+        groups = [(c.group, t.metric) for c in self.cases for t in c.targets]
+        names = sorted(set(groups))
+        self.group = np.array([names.index(g) for g in groups])
+        self.group_width = np.array([GROUP_WIDTH[m] for _, m in names])
+
+    def _index_terms(self) -> None:
+        names = sorted({f for c in self.cases for f in (*_factors(c), *_nuisances(c))})
+        self.names = names
+        index = {name: i for i, name in enumerate(names)}
+        rows, components, seconds, uses = [], [], [], []
+        for number, case in enumerate(self.cases):
+            for term in case.prepared.work.terms:
+                rows.append(number)
+                components.append(term.component)
+                seconds.append(max(term.seconds, 1e-30))
+                known = [index[f] for f in term.factors]
+                if term.component in HOST_COMPONENTS:
+                    known.append(index[_nuisances(case)[0]])
+                uses.append(known)
+        self.term_case, self.term_component = np.array(rows), np.array(components)
+        self.term_seconds = np.log(seconds)
+        self.term_uses = np.zeros((len(rows), len(names)), dtype=np.int8)
+        for number, used in enumerate(uses):
+            for factor in used:
+                self.term_uses[number, factor] += 1
+        self.prior = np.log([prior_of(n).value for n in names])
+        self.width = np.array([NUISANCE_WIDTHS.get(n[:5], prior_of(n).width) for n in names])
+        self.is_nuisance = np.array([n[:5] in NUISANCE_WIDTHS for n in names])
+        self.front_uses = np.zeros((len(self.cases), 3, len(names)))
+        for number, case in enumerate(self.cases):
+            work = case.prepared.work
+            for kind, factors in enumerate((work.front_end, work.front_end_token, work.burst)):
+                for factor in (*factors, _nuisances(case)[1]):
+                    self.front_uses[number, kind, index[factor]] += 1
+        self.shape = np.stack([c.prepared.price for c in self.cases])
+
+    def evaluate(self, x, chosen):
+        """Return log predictions and their derivatives for the chosen cases."""
+        values = np.exp(self.term_seconds + self.term_uses @ (self.prior + x))
+        prices = self.shape.copy()
+        prices[:, : price.NUM_PRICES] = 0.0
+        np.add.at(prices, (self.term_case, self.term_component), values)
+        seconds = np.zeros((len(self.measured), price.NUM_PRICES))
+        price_events(
+            prices, self.events, self.weights, self.starts, self.ends, self.target_starts, seconds
+        )
+        front = self.constants * np.exp(
+            np.einsum("ckn,n->ck", self.front_uses, x - self.x0)[self.target_case]
+        )
+        total = seconds.sum(axis=1) + front.sum(axis=1)
+        part = values / np.maximum(prices[self.term_case, self.term_component], 1e-300)
+        jacobian = np.zeros((len(self.measured), len(self.names)))
+        for target in np.flatnonzero(chosen):
+            case = self.target_case[target]
+            terms = slice(self.term_starts[case], self.term_starts[case + 1])
+            share = part[terms] * seconds[target, self.term_component[terms]]
+            jacobian[target] = share @ self.term_uses[terms] + front[target] @ self.front_uses[case]
+        jacobian /= total[:, None]
+        log_total = np.log(total)
+        predicted = np.where(self.is_rate, np.log(self.tokens) - log_total, log_total)
+        jacobian[self.is_rate] *= -1
+        return predicted, jacobian
+
+    def fit(self, start, chosen_cases, rounds=8, tolerance=2e-3):
+        """Return the coefficients (log over prior) that fit the chosen cases."""
+        chosen = chosen_cases[self.target_case]
+        x = start.copy()
+        self.term_starts = np.searchsorted(self.term_case, np.arange(len(self.cases) + 1))
+        offsets = np.zeros(len(self.group_width))
+        for _ in range(rounds):
+            predicted, jacobian = self.evaluate(x, chosen)
+            residual = predicted - self.measured - offsets[self.group]
+            scaled = residual / self.noise
+            weight = np.where(chosen, 1 / (1 + scaled**2 / STUDENT) / self.noise**2, 0.0)
+            surprise = (offsets / self.group_width) ** 2
+            trust = (GROUP_STUDENT + 1) / (GROUP_STUDENT + surprise) / self.group_width**2
+            step, offsets = self._solve(x, predicted - self.measured, jacobian, weight, trust)
+            step = np.clip(step, -0.5, 0.5)
+            x += step
+            if np.abs(step).max() < tolerance:
+                break
+        return x, offsets, predicted
+
+    def _solve(self, x, residual, jacobian, weight, trust):
+        """One Gauss-Newton step; group offsets are eliminated from the normal equations."""
+        number = len(self.group_width)
+        diagonal = np.bincount(self.group, weight, number) + trust
+        weighted = jacobian * weight[:, None]
+        mixed = np.zeros((number, len(x)))
+        np.add.at(mixed, self.group, weighted)
+        right_group = np.bincount(self.group, weight * residual, number)
+        normal = jacobian.T @ weighted + np.diag(1 / self.width**2)
+        normal -= mixed.T @ (mixed / diagonal[:, None])
+        right = -(weighted.T @ residual) - x / self.width**2
+        right += mixed.T @ (right_group / diagonal)
+        step = np.linalg.solve(normal, right)
+        offsets = (right_group + mixed @ step) / diagonal
+        return step, offsets
+
+    def coefficients(self, x, version) -> Coefficients:
+        """Return the coefficients as the service reads them."""
+        values = np.exp(self.prior + x)
+        return Coefficients(
+            version=version,
+            factors={
+                name: float(value)
+                for name, value, skip in zip(self.names, values, self.is_nuisance, strict=True)
+                if not skip
+            },
+        )
+
+
+def _nuisances(case: Case) -> tuple[str, str]:
+    """Return the host and the client of a measurement: fitted, and one for everybody else."""
+    harness = case.row["source"]["harness"]
+    return f"host~{harness}", f"cli.~{harness}"
+
+
+def _factors(case: Case):
+    work = case.prepared.work
+    for term in work.terms:
+        yield from term.factors
+    yield from (*work.front_end, *work.front_end_token, *work.burst)
+
+
+def fit_all(cases: list[Case], relinearize: int = 3):
+    """Return the fitted problem: schedules are simulated anew at each round's coefficients."""
+    coefficients, x = PRIOR_COEFFICIENTS, None
+    for _ in range(relinearize):
+        problem = Problem(cases, coefficients)
+        if x is None:
+            x = np.zeros(len(problem.names))
+        problem.x0 = x.copy()
+        x, offsets, _ = problem.fit(x, np.ones(len(problem.cases), dtype=bool))
+        coefficients = problem.coefficients(x, "fit")
+    return problem, x
+
+
+def cross_validate(problem: Problem, x, folds: int, key=lambda case: case.group):
+    """Return the coefficients of each fold, by what was left out."""
+    names = sorted({key(c) for c in problem.cases})
+    order = np.random.default_rng(0).permutation(len(names))
+    parts = np.array_split(order, min(folds, len(names)))
+    results = {}
+    for part in parts:
+        left_out = {names[i] for i in part}
+        chosen = np.array([key(c) not in left_out for c in problem.cases])
+        fold, _, _ = problem.fit(x, chosen, rounds=5)
+        coefficients = problem.coefficients(fold, "fold")
+        results |= dict.fromkeys(left_out, coefficients)
+    return results
+
+
+def answers(cases: list[Case], coefficients_of) -> list[dict]:
+    """Return the answers of the service with the coefficients given for each case."""
+    rows = []
+    for case in cases:
+        try:
+            performance = predict_performance(
+                **case.stated, workload=case.workload, coefficients=coefficients_of(case)
+            )
+        except TuningError:
+            performance = None
+        rows.append({"id": case.id, "performance": msgspec.to_builtins(performance)})
+    return rows
+
+
+def fingerprint() -> str:
+    """Return what identifies the measurements."""
+    return hashlib.sha256(CASES.read_bytes()).hexdigest()[:16]
+
+
+def write_coefficients(problem: Problem, x) -> None:
+    """Write the coefficients with their priors and how many measurements touch each."""
+    touched = defaultdict(int)
+    for case in problem.cases:
+        for name in set(_factors(case)):
+            touched[name] += 1
+    factors = {
+        name: {
+            "value": round(float(math.exp(p + v)), 10),
+            "prior": prior_of(name).value,
+            "width": prior_of(name).width,
+            "cases": touched[name],
+        }
+        for name, p, v in zip(problem.names, problem.prior, x, strict=True)
+        if name in touched
+    }
+    body = {
+        "version": f"{datetime.now(tz=UTC):%Y.%m.%d}-{fingerprint()[:6]}",
+        "about": "Factors on data-sheet times; see service/tuning/latency/priors.py for units.",
+        "source": "benchmarks/fit_latency.py on benchmarks/data/performance_cases.jsonl",
+        "data_fingerprint": fingerprint(),
+        "cases": len(problem.cases),
+        "factors": factors,
+    }
+    (DATA / "coefficients.json").write_text(json.dumps(body, indent=1) + "\n", "utf-8")
+
+
+def main() -> int:
+    """Fit, cross-validate, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folds", type=int, default=10)
+    parser.add_argument("--write", action="store_true", help="write the coefficients")
+    parser.add_argument("--predictions", type=Path, help="write held-out answers here")
+    parser.add_argument("--in-sample", type=Path, help="write in-sample answers here")
+    args = parser.parse_args()
+    cases, refused = load_cases()
+    print(f"{len(cases)} cases, {len(refused)} cannot be predicted", file=sys.stderr)
+    problem, x = fit_all(cases)
+    if args.write:
+        write_coefficients(problem, x)
+    if args.in_sample:
+        fitted = problem.coefficients(x, "fit")
+        _write(args.in_sample, answers(cases, lambda _: fitted))
+    if args.predictions:
+        folds = cross_validate(problem, x, args.folds)
+        full = problem.coefficients(x, "fit")
+        _write(args.predictions, answers(cases, lambda c: folds.get(c.group, full)))
+    return 0
+
+
+def _write(path: Path, rows: list[dict]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
