@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from service.tuning.memory.plan import MemoryPlan
-from service.tuning.models.spec import GroupedQueryAttention, ModelSpec
+from service.tuning.models.spec import GroupedQueryAttention, LinearAttention, ModelSpec
 from service.tuning.rules.base import (
     Remark,
     Rule,
@@ -26,8 +26,11 @@ def _aligned_block(context: RuleContext, plan: MemoryPlan) -> Iterator[Remark]:
         return
     attention = [group.block_tokens for group in kv.groups if group.kind != "recurrent"]
     block = max(attention, default=0)
+    is_seen = any(isinstance(group.mixer, LinearAttention) for group in spec.layers)
     if context.effective.enable_prefix_caching and budget < block:
         yield Remark(
+            # Reports are of linear attention; older releases aligned Mamba states otherwise.
+            severity="error" if is_seen else "warning",
             message=f"Prefix caching aligns states to cache blocks of {block} tokens, but a step"
             f" has {budget}: refused.",
             suggestion=f"Set max_num_batched_tokens to {block} or more.",
