@@ -73,9 +73,9 @@ def read_config(
         tie_word_embeddings=_tied(top, text, family),
         quantization=quantization,
         vision=vision,
-        mtp_layers=_mtp_layers(text),
-        mtp_layer=_mtp_layer(text, layers),
-        mtp_prefix="mtp.layers.0" if "mtp_num_hidden_layers" in text else "",
+        mtp_layers=_mtp_layers(text, family),
+        mtp_layer=_mtp_layer(layers, count=_mtp_layers(text, family)),
+        mtp_prefix="mtp.layers.0" if family.mtp_layers else "",
         joined_hidden_states=family.joined_hidden_states,
         rope_caches=_rope_caches(text, family, groups, reach),
         embedding_size=_embedding_size(text, width),
@@ -124,7 +124,7 @@ def _family(text: ConfigFields, architecture: str) -> Family:
             missing=(REFUSED[architecture],),
         )
     if architecture not in FAMILIES:
-        near = difflib.get_close_matches(architecture, FAMILIES, n=3)
+        near = difflib.get_close_matches(architecture, FAMILIES, n=3, cutoff=0.8)
         hint = f"; near names: {', '.join(near)}" if near else ""
         raise UnsupportedArchitecture(
             f"{architecture} is not a known architecture{hint}",
@@ -188,13 +188,12 @@ def _tied(top: ConfigFields, text: ConfigFields, family: Family) -> bool:
     return top.flag("tie_word_embeddings", default=family.tied)
 
 
-def _mtp_layers(text: ConfigFields) -> int:
-    return text.integer_or(0, *_MTP_KEYS, minimum=0, maximum=64)
+def _mtp_layers(text: ConfigFields, family: Family) -> int:
+    return text.integer_or(family.mtp_layers, *_MTP_KEYS, minimum=0, maximum=64)
 
 
-def _mtp_layer(text: ConfigFields, layers: tuple[Layer, ...]) -> LayerGroup | None:
+def _mtp_layer(layers: tuple[Layer, ...], *, count: int) -> LayerGroup | None:
     """Return the make of a prediction layer: full attention with the last feed-forward part."""
-    count = _mtp_layers(text)
     if count == 0:
         return None
     mixers = [

@@ -75,6 +75,7 @@ _GDN = Family(
     output_gate=True,
     qk_norm=True,
     multimodal_rope_factor=1,
+    mtp_layers=1,
 )
 _GDN_MOE = msgspec.structs.replace(_GDN, shared_experts="required")
 

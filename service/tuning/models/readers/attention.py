@@ -61,7 +61,17 @@ def head_dim(fields: ConfigFields, *, hidden_size: int) -> int:
 
 
 def layer_kinds(fields: ConfigFields, *, family: Family, count: int) -> tuple[LayerKind, ...]:
-    """Return for each layer how it attends, from `layer_types` or the family's own keys."""
+    """Return for each layer how it attends; a window that is null makes its layers full."""
+    kinds = _stated_kinds(fields, family=family, count=count)
+    off = {kind for kind, key in _WIDTHS.items() if fields.is_switched_off(key)}
+    return tuple("full" if kind in off else kind for kind in kinds)
+
+
+_WIDTHS = {"sliding": "sliding_window", "chunked": "attention_chunk_size"}
+
+
+def _stated_kinds(fields: ConfigFields, *, family: Family, count: int) -> tuple[LayerKind, ...]:
+    """Return the kinds that `layer_types` or the family's own keys state."""
     named = fields.per_layer("layer_types", count=count)
     if named is not None:
         return tuple(_kind_of(fields, name) for name in named)
@@ -69,7 +79,11 @@ def layer_kinds(fields: ConfigFields, *, family: Family, count: int) -> tuple[La
     if isinstance(pattern, str) and pattern:
         return tuple(_letter_kind(fields, pattern[i % len(pattern)]) for i in range(count))
     if family.full_every is None:
-        return tuple(["sliding" if _uniform_window(fields, family=family) else "full"] * count)
+        if not _slides(fields, family=family):
+            return ("full",) * count
+        # Qwen lets only the layers from `max_window_layers` on slide.
+        first = 0 if family.window_used else fields.integer_or(0, "max_window_layers", minimum=0)
+        return tuple("sliding" if i >= first else "full" for i in range(count))
     every = fields.integer_or(
         family.full_every,
         "sliding_window_pattern",
@@ -94,8 +108,8 @@ def _letter_kind(fields: ConfigFields, letter: str) -> LayerKind:
     return "sliding" if letter == "L" else "full"
 
 
-def _uniform_window(fields: ConfigFields, *, family: Family) -> bool:
-    """Whether every layer slides; Qwen keeps an unused width beside `use_sliding_window`."""
+def _slides(fields: ConfigFields, *, family: Family) -> bool:
+    """Whether layers slide at all; Qwen keeps an unused width beside `use_sliding_window`."""
     used = fields.flag("use_sliding_window", default=family.window_used)
     return used and fields.maybe_integer("sliding_window", "attention_window_size") is not None
 

@@ -51,5 +51,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     vision: str | None = None
     """Kind of the tower in front; its own section is `vision_config` unless the tower says."""
     supports_pp: bool = True
+    mtp_layers: int = 0
+    """Prediction layers of published checkpoints when the config does not count them."""
     joined_hidden_states: int = 0
     """EAGLE heads: the target's hidden states that its projection joins."""

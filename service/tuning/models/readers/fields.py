@@ -23,6 +23,10 @@ class ConfigFields:
     def __contains__(self, key: str) -> bool:
         return self._values.get(key) is not None
 
+    def is_switched_off(self, key: str) -> bool:
+        """Whether the key is there and null, which says more than leaving it out."""
+        return key in self._values and self._values[key] is None
+
     def raw(self, key: str) -> Json:
         """Return the value as it stands, None when absent."""
         return self._values.get(key)

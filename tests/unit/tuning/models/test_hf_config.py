@@ -352,3 +352,38 @@ def test_prediction_layers_are_kept_apart_from_the_stack() -> None:
     assert spec.num_layers == 78
     assert spec.mtp_layer is not None
     assert isinstance(spec.mtp_layer.feed_forward, MixtureOfExperts)
+
+
+def test_a_window_that_is_null_makes_full_layers() -> None:
+    """EXAONE 4 of 1.2B has the pattern of its family but no window."""
+    spec = read(llama(architectures=["Exaone4ForCausalLM"], sliding_window=None))
+
+    assert [g.mixer.window for g in spec.layers] == [None]  # type: ignore[union-attr]
+
+
+def test_a_window_that_is_left_out_is_asked_for() -> None:
+    """A family with sliding layers needs their width."""
+    with pytest.raises(UnsupportedArchitecture, match="sliding_window"):
+        read(llama(architectures=["Gemma2ForCausalLM"]))
+
+
+def test_a_slip_in_the_architecture_gets_a_hint() -> None:
+    """Near names help with a misspelt architecture."""
+    with pytest.raises(UnsupportedArchitecture, match="LlamaForCausalLM"):
+        read(llama(architectures=["LamaForCausalLM"]))
+
+
+def test_qwen_slides_from_max_window_layers_on() -> None:
+    """With `use_sliding_window` the first `max_window_layers` layers still attend to everything."""
+    spec = read(
+        llama(
+            architectures=["Qwen2ForCausalLM"],
+            use_sliding_window=True,
+            sliding_window=4096,
+            max_window_layers=20,
+        )
+    )
+
+    counts = {g.mixer.window: g.count for g in spec.layers}  # type: ignore[union-attr]
+
+    assert counts == {None: 20, 4096: 12}
