@@ -24,6 +24,7 @@ _DTYPE = ("kv_cache_dtype",)
 _LONG_CONTEXT_TOKENS = 65_536
 """From here on an 8-bit cache is said to cost accuracy: guide G1."""
 
+_HOPPER = (9, 0)
 _FP8 = frozenset({"fp8", "fp8_e4m3", "fp8_e5m2"})
 _SCALED_CHECKPOINTS = frozenset({"fp8", "modelopt", "modelopt_mixed", "quark", "fbgemm_fp8"})
 
@@ -129,6 +130,16 @@ def _long_context_accuracy(context: RuleContext, plan: MemoryPlan) -> Iterator[R
         )
 
 
+def _first_engine(context: RuleContext, node: Node) -> Iterator[Remark]:
+    capability = node.gpu.compute_capability
+    if context.given.kv_cache_dtype in _FP8 and capability is not None and capability < _HOPPER:
+        yield Remark(
+            message="The V1 engine of this release keeps 8-bit caches on Hopper only; here it falls"
+            " back to the first engine, with other defaults and other memory.",
+            suggestion="Use 0.11.0 and newer, or leave kv_cache_dtype out.",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="KVC001",
@@ -202,5 +213,17 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         source=(guide("A8"),),
         check=with_plan(_long_context_accuracy),
+    ),
+    Rule(
+        id="KVC019",
+        title="8-bit caches of the early V1 engine",
+        help="Up to 0.10 the V1 engine had them in FlashAttention 3 alone, and any other GPU fell"
+        " back to the first engine.",
+        settings=_DTYPE,
+        severity="note",
+        since="0.8.0",
+        until="0.11.0",
+        source=(vllm("engine/arg_utils.py", version="0.10.2"), thread("PR 24577")),
+        check=with_node(_first_engine),
     ),
 )

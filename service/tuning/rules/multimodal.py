@@ -46,7 +46,8 @@ def _whole_item(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
 
 
 def _many_images(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
-    images = item_limit(context.given, "image")
+    stated = item_limit(context.given, "image")
+    images = 1 if stated is None else stated
     largest = spec.vision.max_image_tokens if spec.vision is not None else 0
     if not images or not largest or disables_media(context.given):
         return
@@ -55,7 +56,8 @@ def _many_images(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
     budget = positive_int(context.effective.max_num_batched_tokens)
     if length is not None and needed > length:
         yield Remark(
-            message=f"{images} images of maximal size take {needed} tokens, more than"
+            severity="note" if stated is None else "warning",
+            message=f"{images} image(s) of maximal size take {needed} tokens, more than"
             f" max_model_len={length}.",
             suggestion="Cap the pixels (mm_processor_kwargs), the images, or raise the length.",
         )

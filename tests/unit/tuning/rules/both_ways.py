@@ -191,6 +191,11 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         {"model": QWEN_HYBRID, "load": workload(shared=300)},
         {"model": QWEN_HYBRID, "load": workload(prompt=9000, shared=8000)},
     ),
+    (
+        "KVC019",
+        {"gpu": "L40S", "kv_cache_dtype": "fp8", "release": "0.9.2"},
+        {"gpu": "L40S", "kv_cache_dtype": "fp8", "release": "0.11.0"},
+    ),
     # adapters
     (
         "LOR001",
@@ -288,6 +293,11 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         "MMD002",
         {"model": _QWEN_VL, "limit_mm_per_prompt": {"image": 10}, "max_model_len": 32_768},
         {"model": _QWEN_VL, "limit_mm_per_prompt": {"image": 1, "video": 0}},
+    ),
+    (
+        "MMD002",
+        {"model": _QWEN_VL, "max_model_len": 8192},
+        {"model": _QWEN_VL, "max_model_len": 8192, "language_model_only": True},
     ),
     (
         "MMD003",
