@@ -111,7 +111,7 @@ def _letter_kind(fields: ConfigFields, letter: str) -> LayerKind:
 def _slides(fields: ConfigFields, *, family: Family) -> bool:
     """Whether layers slide at all; Qwen keeps an unused width beside `use_sliding_window`."""
     used = fields.flag("use_sliding_window", default=family.window_used)
-    return used and fields.maybe_integer("sliding_window", "attention_window_size") is not None
+    return used and bool(fields.integer_or(0, "sliding_window", "attention_window_size", minimum=0))
 
 
 def grouped_query(

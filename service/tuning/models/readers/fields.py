@@ -24,8 +24,8 @@ class ConfigFields:
         return self._values.get(key) is not None
 
     def is_switched_off(self, key: str) -> bool:
-        """Whether the key is there and null, which says more than leaving it out."""
-        return key in self._values and self._values[key] is None
+        """Whether the key is there and null or 0, which says more than leaving it out."""
+        return key in self._values and self._values[key] in (None, 0)
 
     def raw(self, key: str) -> Json:
         """Return the value as it stands, None when absent."""

@@ -354,9 +354,13 @@ def test_prediction_layers_are_kept_apart_from_the_stack() -> None:
     assert isinstance(spec.mtp_layer.feed_forward, MixtureOfExperts)
 
 
-def test_a_window_that_is_null_makes_full_layers() -> None:
-    """EXAONE 4 of 1.2B has the pattern of its family but no window."""
-    spec = read(llama(architectures=["Exaone4ForCausalLM"], sliding_window=None))
+@pytest.mark.parametrize("architecture", ["Exaone4ForCausalLM", "MistralForCausalLM"])
+@pytest.mark.parametrize("window", [None, 0])
+def test_a_window_that_is_switched_off_makes_full_layers(
+    architecture: str, window: int | None
+) -> None:
+    """EXAONE 4 of 1.2B has the pattern of its family but no window; vLLM reads 0 alike."""
+    spec = read(llama(architectures=[architecture], sliding_window=window))
 
     assert [g.mixer.window for g in spec.layers] == [None]  # type: ignore[union-attr]
 
