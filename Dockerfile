@@ -12,7 +12,10 @@ COPY pyproject.toml README.md LICENSE ./
 COPY api_schemas api_schemas
 COPY service service
 COPY workers workers
-RUN /opt/setpoint/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+COPY examples/requests/llama-3.1-8b-chat-h100.json /tmp/request.json
+# The one recommendation compiles the scheduler simulation into the image.
+RUN /opt/setpoint/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+    && /opt/setpoint/bin/setpoint recommend -f /tmp/request.json --json > /dev/null
 
 FROM ${PYTHON_IMAGE} AS api
 # PYTHONSAFEPATH keeps a stray folder named like one of our packages from shadowing it.

@@ -17,6 +17,8 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "compiling the scheduler simulation once"
+	@$(BIN)/setpoint recommend -f examples/requests/llama-3.1-8b-chat-h100.json --json > /dev/null
 	@touch $@
 
 serve: install ## start the API, the embedded store and one local worker

@@ -15,7 +15,7 @@ class LatencyTarget(Value, frozen=True, kw_only=True):
     """One limit: this metric, at this percentile, in milliseconds."""
 
     metric: LatencyMetric
-    percentile: Percentile = 95
+    percentile: Percentile
     limit_ms: Milliseconds
 
 
