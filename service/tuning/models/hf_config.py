@@ -221,6 +221,7 @@ def _rope_caches(
         partial=1.0 if "kv_lora_rank" in text else _partial(text, family),
         has_local_rope=family.has_local_rope,
         multimodal_factor=family.multimodal_rope_factor,
+        unstated_factor=family.unstated_rope_factor,
     )
 
 

@@ -48,7 +48,14 @@ _QWEN3_MOE = Family(qk_norm=True, window_used=False)
 _QWEN3_VL = msgspec.structs.replace(_QWEN3, multimodal_rope_factor=1)
 _GEMMA = Family(tied=True)
 _GEMMA2 = Family(tied=True, full_every=2, norms_per_layer=4)
-_GEMMA3 = Family(tied=True, full_every=6, norms_per_layer=4, qk_norm=True, has_local_rope=True)
+_GEMMA3 = Family(
+    tied=True,
+    full_every=6,
+    norms_per_layer=4,
+    qk_norm=True,
+    has_local_rope=True,
+    unstated_rope_factor=8.0,
+)
 _GEMMA3N = Family(layers=mixed.gemma3n, tied=True, norms_per_layer=5, has_local_rope=True)
 _GEMMA4 = Family(
     layers=mixed.gemma4, tied=True, norms_per_layer=4, qk_norm=True, has_local_rope=True

@@ -44,6 +44,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     position_embeddings: Literal["none", "learned", "offset"] = "none"
     """A learned table of positions (GPT-2), with two more rows in OPT's."""
     rotary_factor: float = 1.0
+    unstated_rope_factor: float = 1.0
+    """Linear scaling of published long models when an excerpt leaves the scaling out."""
     has_local_rope: bool = False
     """Sliding layers rotate with unscaled parameters of their own."""
     multimodal_rope_factor: int = 4

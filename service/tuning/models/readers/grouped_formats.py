@@ -22,12 +22,23 @@ def read_compressed_tensors(section: ConfigFields, method: str) -> Quantization:
     """Return what llm-compressor stored: one format per config group."""
     groups = section.section("config_groups")
     kv_bits = kv_cache_bits(section)
-    if groups is None or not groups:
-        return msgspec.structs.replace(unknown_layout(section, method), kv_cache_bits=kv_bits)
-    formats = group_formats(groups, section.text("format") or "")
-    if not formats:
-        return msgspec.structs.replace(unknown_layout(section, method), kv_cache_bits=kv_bits)
-    return of_formats(method, formats, kv_cache_bits=kv_bits)
+    named = section.text("format") or ""
+    formats = () if groups is None else group_formats(groups, named)
+    if formats:
+        return of_formats(method, formats, kv_cache_bits=kv_bits)
+    usual = next((made for prefix, made in _USUAL if named.startswith(prefix)), None)
+    guessed = unknown_layout(section, method) if usual is None else of_formats(method, (usual,))
+    return msgspec.structs.replace(guessed, kv_cache_bits=kv_bits, layout_known=False)
+
+
+_USUAL: tuple[tuple[str, WeightFormat], ...] = (
+    ("float-quantized", fixed_format("fp8", activation_bits=8)),
+    ("int-quantized", fixed_format("int8_w8a8", activation_bits=8)),
+    ("nvfp4-pack-quantized", fixed_format("nvfp4", activation_bits=4)),
+    ("mxfp4-pack-quantized", fixed_format("mxfp4", activation_bits=None)),
+    ("pack-quantized", integer_format(4, group_size=128, has_zero_points=False)),
+)
+"""What the name of a format usually means, for excerpts that leave the groups out."""
 
 
 def group_formats(groups: ConfigFields, outer_format: str) -> tuple[WeightFormat, ...]:

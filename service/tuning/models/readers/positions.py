@@ -119,6 +119,7 @@ def rope_caches(
     partial: float,
     has_local_rope: bool,
     multimodal_factor: int,
+    unstated_factor: float = 1.0,
 ) -> tuple[RopeCache, ...]:
     """Return the rotary tables: layers that rotate alike share one.
 
@@ -126,6 +127,8 @@ def rope_caches(
     `has_local_rope` says that sliding layers rotate without the scaling of the others.
     """
     by_type = {rope.layer_type: rope for rope in read_ropes(fields)}
+    if not by_type and unstated_factor > 1 and positions >= _LONG_POSITIONS:
+        by_type = {None: _linear_rope(unstated_factor)}
     found: dict[tuple[Rope | None, bool, int], RopeCache] = {}
     for layer_type, width in rotated:
         is_local = has_local_rope and layer_type == "sliding_attention"
@@ -134,6 +137,21 @@ def rope_caches(
         cache = _rope_cache(rope, positions=positions, width=width, partial=partial)
         found[rope, is_local, width] = RopeCache(positions=cache.positions * times, dim=cache.dim)
     return tuple(found.values())
+
+
+def _linear_rope(factor: float) -> Rope:
+    return Rope(
+        layer_type=None,
+        kind="linear",
+        factor=factor,
+        original_positions=None,
+        partial=None,
+        multimodal=False,
+    )
+
+
+_LONG_POSITIONS = 131_072
+"""Gemma 3 reaches this by scaling its global layers; its 1B model stops at 32,768 without."""
 
 
 def _rope_cache(rope: Rope | None, *, positions: int, width: int, partial: float) -> RopeCache:

@@ -279,3 +279,13 @@ def test_smaller_groups_cost_more() -> None:
 
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == 0.5
+
+
+def test_an_excerpt_without_groups_means_what_its_format_usually_means() -> None:
+    """The name of a compressed-tensors format gives its bytes, with low confidence."""
+    quantization = read({"quant_method": "compressed-tensors", "format": "int-quantized w8a8"})
+    stored = weight_format(quantization, LINEAR)
+
+    assert stored is not None
+    assert bytes_per_weight(stored) == 1.0
+    assert not quantization.layout_known
