@@ -14,6 +14,7 @@ from service.tuning.models.readers.family import Family, Layer
 from service.tuning.models.readers.fields import ConfigFields
 from service.tuning.models.readers.hybrid import hidden_size
 from service.tuning.models.readers.positions import Reach, read_reach, rope_caches
+from service.tuning.models.readers.text_defaults import with_text_defaults
 from service.tuning.models.readers.vision import read_tower
 from service.tuning.models.spec import (
     GroupedQueryAttention,
@@ -49,7 +50,7 @@ def read_config(
     """
     architecture = _architecture(config)
     top = ConfigFields(config, architecture=architecture)
-    text = _text_section(top)
+    text, text_stated = _text_section(top)
     family = _family(text, architecture)
     layers = (family.layers or mixed.common)(text, family)
     groups, order = _grouped(layers)
@@ -87,7 +88,8 @@ def read_config(
         supports_pp=family.supports_pp,
         is_multimodal=vision is not None,
         layout_confidence=_confidence(
-            quantization, vision_stated=vision_stated, dtype_stated=dtype_stated, reach=reach
+            quantization,
+            is_stated=text_stated and vision_stated and dtype_stated and reach.is_stated,
         ),
         weights_bytes=weights_bytes,
     )
@@ -107,14 +109,14 @@ def _architecture(config: Mapping[str, Json]) -> str:
     raise UnsupportedArchitecture("the config names no architecture", missing=("architectures",))
 
 
-def _text_section(top: ConfigFields) -> ConfigFields:
-    """Return the language model's part of the config, the whole when it is not nested."""
+def _text_section(top: ConfigFields) -> tuple[ConfigFields, bool]:
+    """Return the language model's part, the whole when it is not nested, and if it is complete."""
     for key in _TEXT_SECTIONS:
         section = top.section(key)
         if section is not None:
-            nested = section.section("text_config")
-            return nested or section
-    return top
+            nested, was_short = with_text_defaults(section.section("text_config") or section)
+            return nested, not was_short
+    return top, True
 
 
 def _family(text: ConfigFields, architecture: str) -> Family:
@@ -282,11 +284,7 @@ def _state_bytes(text: ConfigFields) -> int:
     return 4 if named is None or "32" in named else 2
 
 
-def _confidence(
-    quantization: Quantization | None, *, vision_stated: bool, dtype_stated: bool, reach: Reach
-) -> Confidence:
+def _confidence(quantization: Quantization | None, *, is_stated: bool) -> Confidence:
     if quantization is not None and not quantization.layout_known:
         return "low"
-    if vision_stated and dtype_stated and reach.is_stated:
-        return "high"
-    return "medium"
+    return "high" if is_stated else "medium"

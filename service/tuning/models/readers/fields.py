@@ -23,6 +23,16 @@ class ConfigFields:
     def __contains__(self, key: str) -> bool:
         return self._values.get(key) is not None
 
+    def states(self, key: str) -> bool:
+        """Whether the key is there at all, be it null."""
+        return key in self._values
+
+    def extended(self, values: Mapping[str, Json]) -> "ConfigFields":
+        """Return these fields with others added."""
+        return ConfigFields(
+            {**self._values, **values}, architecture=self.architecture, pointer=self.pointer
+        )
+
     def is_switched_off(self, key: str) -> bool:
         """Whether the key is there and null or 0, which says more than leaving it out."""
         return key in self._values and self._values[key] in (None, 0)

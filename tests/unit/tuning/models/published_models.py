@@ -504,6 +504,30 @@ PUBLISHED: dict[str, tuple[Config, float, float]] = {
         7.94,
         7.94,
     ),
+    "llava-1.5-7b": (
+        {
+            "architectures": ["LlavaForConditionalGeneration"],
+            "model_type": "llava",
+            "text_config": {
+                "architectures": ["LlamaForCausalLM"],
+                "max_position_embeddings": 4096,
+                "model_type": "llama",
+                "torch_dtype": "float16",
+                "vocab_size": 32064,
+            },
+            "torch_dtype": "float16",
+            "vision_config": {
+                "hidden_size": 1024,
+                "image_size": 336,
+                "intermediate_size": 4096,
+                "num_attention_heads": 16,
+                "num_hidden_layers": 24,
+                "patch_size": 14,
+            },
+        },
+        7.06,
+        7.06,
+    ),
     "Hunyuan-A13B": (
         {
             "architectures": ["HunYuanMoEV1ForCausalLM"],

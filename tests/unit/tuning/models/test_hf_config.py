@@ -391,3 +391,20 @@ def test_qwen_slides_from_max_window_layers_on() -> None:
     counts = {g.mixer.window: g.count for g in spec.layers}  # type: ignore[union-attr]
 
     assert counts == {None: 20, 4096: 12}
+
+
+def test_a_nested_text_section_leans_on_the_defaults_of_its_class() -> None:
+    """Gemma 3 4B publishes only what differs from its config class, and is read all the same."""
+    config = dict(UNUSUAL["gemma-3-4b"])
+    kept = ("hidden_size", "intermediate_size", "model_type", "num_hidden_layers", "rope_scaling")
+    text = {key: config["text_config"][key] for key in (*kept, "sliding_window")}
+
+    spec = read({**config, "text_config": text})
+    complete = read(config)
+
+    assert (spec.layers, spec.vocab_size, spec.rope_caches) == (
+        complete.layers,
+        complete.vocab_size,
+        complete.rope_caches,
+    )
+    assert spec.layout_confidence == "medium"

@@ -65,7 +65,7 @@ def refusal_of(config: dict[str, Any]) -> TuningError | None:
 
 
 @settings(
-    max_examples=400,
+    max_examples=250,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
