@@ -50,3 +50,56 @@ class ParsedArgv(msgspec.Struct, frozen=True, kw_only=True):
     def is_accepted(self) -> bool:
         """Whether that release's parser would accept the command line."""
         return not any(problem.is_refused for problem in self.problems)
+
+
+class Problems:
+    """Collects what is wrong, in any order."""
+
+    def __init__(self) -> None:
+        self._found: list[ArgvProblem] = []
+
+    def refuse(
+        self,
+        index: int,
+        code: ProblemCode,
+        message: str,
+        *,
+        setting: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        """Add something that vLLM refuses."""
+        self._found.append(
+            ArgvProblem(
+                index=index,
+                code=code,
+                message=message,
+                is_refused=True,
+                setting=setting,
+                suggestion=suggestion,
+            )
+        )
+
+    def note(
+        self,
+        index: int,
+        code: ProblemCode,
+        message: str,
+        *,
+        setting: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        """Add something that vLLM accepts although it is not what it looks like."""
+        self._found.append(
+            ArgvProblem(
+                index=index,
+                code=code,
+                message=message,
+                is_refused=False,
+                setting=setting,
+                suggestion=suggestion,
+            )
+        )
+
+    def in_order(self) -> tuple[ArgvProblem, ...]:
+        """Return all problems by place."""
+        return tuple(sorted(self._found, key=lambda problem: problem.index))
