@@ -19,7 +19,7 @@ from tests.vllm.conftest import Ask
 pytestmark = pytest.mark.vllm
 
 PARTS = (("H100-SXM5-80GB", 8), ("A100-SXM4-80GB", 4), ("L40S", 2), ("H200", 8), ("L4", 1))
-LOADS: tuple[Preset, ...] = ("chat", "rag", "batch", "realtime", "summarization", "reasoning")
+LOADS: tuple[Preset, ...] = ("chat", "rag", "batch", "realtime", "long_context", "agent")
 WISHES: tuple[Objective, ...] = ("balanced", "latency", "throughput", "cost")
 MODELS = [entry.id for entry in all_models()][::15]
 
