@@ -10,6 +10,7 @@ from api_schemas.estimate import Band, Estimate, EstimateRequest, MemoryBreakdow
 from api_schemas.explanation import Basis
 from api_schemas.slo import Slo, TargetOutcome
 from api_schemas.workload import Workload
+from service.tuning.accepted_load import accepted_workload
 from service.tuning.memory.plan import GIB, KvPlan, MemoryPlan
 from service.tuning.models import catalogue
 from service.tuning.presets import fill_workload
@@ -114,7 +115,7 @@ def _perform(
         config=situation.runnable,
         version=situation.version,
         plan=situation.plan,
-        workload=workload,
+        workload=accepted_workload(workload, max_model_len=situation.plan.max_model_len),
         slo=slo,
         speculative=situation.speculative,
         calibration=calibration,

@@ -185,6 +185,8 @@ def _obstacle(
     request: TuningRequest, problem: Problem, pick: Trial, findings: list[Finding]
 ) -> tuple[Binding | None, Nearest | None]:
     """Return what stands in the way of a pick that fits in memory, and what would help."""
+    if _is_too_long(problem):
+        return _model_ends(problem), None
     error = next((finding for finding in findings if finding.severity == "error"), None)
     if error is not None:
         return Binding(constraint=error.setting or error.rule, detail=error.message), None
@@ -200,6 +202,25 @@ def _obstacle(
         f"{limit:.3g} is allowed."
     )
     return Binding(constraint="max_cost_per_million_output_tokens", detail=detail), None
+
+
+def _is_too_long(problem: Problem) -> bool:
+    """Whether even a typical request is longer than the model can take."""
+    demand = problem.demand
+    typical = demand.prompt_mean_tokens + demand.output_mean_tokens
+    return typical > problem.spec.max_position_embeddings
+
+
+def _model_ends(problem: Problem) -> Binding:
+    demand = problem.demand
+    return Binding(
+        constraint="max_model_len",
+        detail=(
+            f"A typical request has {demand.prompt_mean_tokens:.0f} prompt and "
+            f"{demand.output_mean_tokens:.0f} output tokens, but the model ends at "
+            f"{problem.spec.max_position_embeddings} tokens."
+        ),
+    )
 
 
 def _defaults_beside(problem: Problem, config: EngineConfig) -> EngineConfig:

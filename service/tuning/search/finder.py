@@ -2,9 +2,11 @@
 
 import msgspec
 
+from service.tuning.lengths import max_tokens
 from service.tuning.search.admission_rule import AdmissionChoice, round_down
+from service.tuning.search.carried import carried_factor, with_carried_capacity
 from service.tuning.search.operating_point import operating_point
-from service.tuning.search.problem import Problem, whole
+from service.tuning.search.problem import Problem, at_rate, whole
 from service.tuning.search.ranking import merit, rank_key
 from service.tuning.search.sizing import (
     FP8,
@@ -16,7 +18,7 @@ from service.tuning.search.sizing import (
     with_batched_tokens,
 )
 from service.tuning.search.topology import Topology, legal_topologies
-from service.tuning.search.trial import Trial, try_out, with_capacity
+from service.tuning.search.trial import SLOWEST_FACTOR, Trial, try_out, with_capacity
 
 TOKEN_BUDGETS = (2048, 4096, 8192, 16_384)
 """Budgets that are compared beside vLLM's own one; the guides move between 2048 and 16384."""
@@ -24,8 +26,12 @@ _REFINED = 3
 _AMPLE = 2.0
 """A 16-bit cache that carries twice the stated load is left alone."""
 _SIMULATED = 3
+_MOST_STEPS = 64
+"""A prompt in more steps than this holds up those behind it (vLLM PR 10235)."""
 _WORTH_A_CHANGE = 1.02
 """A value other than vLLM's own must gain this much."""
+_OPERATING_SHARE = 0.7
+"""Of its capacity, where a machine is looked at when no load is stated."""
 _BACK_OFF = 0.8
 """The guides step back to 0.8 of the cap where preemptions begin."""
 _BACK_OFF_STEPS = 4
@@ -57,12 +63,13 @@ def find_best(problem: Problem) -> Found:
             break
         sized, _ = size_all(resort)
         problem = resort if sized else problem
-    trials = _ranked(problem, assess_all(problem, sized))
+    problem, trials = _settle_load(problem, _ranked(problem, assess_all(problem, sized)))
     refined = [refine(problem, trial) for trial in trials[:_REFINED]]
     token_trials = {one.best.sized.topology: one.token_trials for one in refined}
     shortlist = _ranked(problem, [*(one.best for one in refined), *trials[_REFINED:]])
     finalists = _ranked(problem, [confirm(problem, trial) for trial in shortlist[:_SIMULATED]])
-    pick = finalists[0] if finalists else None
+    problem, finalists = _settle_by_simulation(problem, finalists)
+    pick = with_carried_capacity(problem, finalists[0]) if finalists else None
     return Found(
         problem=problem,
         pick=pick,
@@ -71,6 +78,37 @@ def find_best(problem: Problem) -> Found:
         misfits=tuple(misfits),
         token_trials=token_trials.get(pick.sized.topology, ()) if pick else (),
     )
+
+
+def _settle_load(problem: Problem, trials: list[Trial]) -> tuple[Problem, list[Trial]]:
+    """Return the problem at a load that suits the hardware, when the caller stated none.
+
+    A preset's nominal rate says nothing about this machine: what it carries within the limits
+    is looked for, and the figures are given at 70 % of that.
+    """
+    best = trials[0] if trials else None
+    if problem.filled.arrivals_given or best is None or best.capacity_factor is None:
+        return problem, trials
+    if best.capacity_factor <= SLOWEST_FACTOR:
+        return problem, trials
+    rate = (problem.demand.requests_per_s or 0.0) * best.capacity_factor * _OPERATING_SHARE
+    settled = at_rate(problem, float(f"{rate:.2g}"))
+    again = [assess(settled, trial.sized) for trial in trials]
+    return settled, _ranked(settled, again)
+
+
+def _settle_by_simulation(problem: Problem, finalists: list[Trial]) -> tuple[Problem, list[Trial]]:
+    """Return the problem at a lower load, where tails break the limits and no load was stated."""
+    is_free = not problem.filled.arrivals_given and problem.demand.requests_per_s is not None
+    if not finalists or not is_free or finalists[0].meets:
+        return problem, finalists
+    carried = carried_factor(problem, finalists[0])
+    if carried is None:
+        return problem, finalists
+    rate = (problem.demand.requests_per_s or 0.0) * carried * _OPERATING_SHARE
+    settled = at_rate(problem, float(f"{rate:.2g}"))
+    again = [assess(settled, trial.sized) for trial in finalists]
+    return settled, _ranked(settled, [confirm(settled, trial) for trial in again])
 
 
 def last_resorts(problem: Problem) -> tuple[Problem, ...]:
@@ -113,14 +151,29 @@ def _is_ample(problem: Problem, trial: Trial | None) -> bool:
 def size_all(problem: Problem) -> tuple[list[Sized], list[Misfit]]:
     """Return every legal layout that fits, and every one that does not with its reason."""
     dtypes = (None, FP8) if uses_fp8_kv(problem) else (None,)
-    outcomes = [
-        size_topology(problem, topology, kv_cache_dtype=dtype)
-        for topology in topologies(problem)
-        for dtype in dtypes
-    ]
-    sized = [outcome for outcome in outcomes if isinstance(outcome, Sized)]
-    misfits = [outcome for outcome in outcomes if isinstance(outcome, Misfit)]
+    sized: list[Sized] = []
+    misfits: list[Misfit] = []
+    for topology in topologies(problem):
+        if _is_needless_pipeline(topology, sized):
+            continue
+        for dtype in dtypes:
+            outcome = size_topology(problem, topology, kv_cache_dtype=dtype)
+            if isinstance(outcome, Sized):
+                sized.append(outcome)
+            else:
+                misfits.append(outcome)
     return sized, misfits
+
+
+def _is_needless_pipeline(topology: Topology, sized: list[Sized]) -> bool:
+    """Whether fewer stages of the same width fit already: stages make a model fit, no more."""
+    width, stages = topology.tensor_parallel_size, topology.pipeline_parallel_size
+    return any(
+        one.topology.tensor_parallel_size == width
+        and one.topology.pipeline_parallel_size < stages
+        and one.topology.data_parallel_size == topology.data_parallel_size
+        for one in sized
+    )
 
 
 def topologies(problem: Problem) -> tuple[Topology, ...]:
@@ -171,8 +224,18 @@ def refine(problem: Problem, trial: Trial) -> Refined:
     if problem.pin.max_num_batched_tokens is not None:
         return Refined(best=trial, token_trials=(trial,))
     compared = [trial, *_other_budgets(problem, trial)]
-    best = min(compared, key=lambda other: _budget_key(problem, other, trial))
+    quick = [other for other in compared if not _starves(problem, other)]
+    best = min(quick or compared, key=lambda other: _budget_key(problem, other, trial))
     return Refined(best=best, token_trials=tuple(compared))
+
+
+def _starves(problem: Problem, trial: Trial) -> bool:
+    """Whether long prompts take so many steps that the requests behind them starve."""
+    budget = trial.sized.effective.max_num_batched_tokens or 1
+    longest = min(
+        max_tokens(problem.filled.workload.prompt_tokens or 1), trial.sized.plan.max_model_len
+    )
+    return longest > _MOST_STEPS * budget
 
 
 def _budget_key(problem: Problem, other: Trial, own: Trial) -> tuple[float, ...]:

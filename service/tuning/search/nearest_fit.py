@@ -16,6 +16,7 @@ from service.tuning.search.sizing import Misfit, Sized, plan_config
 from service.tuning.search.utilization_rule import choose_utilization
 
 _GPU_COUNTS = (2, 4, 8, 16)
+_NODE_SIZES = (4, 8)
 _WIDEST_NODE = 8
 _LAYOUT = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 _SMALLER = (
@@ -118,15 +119,15 @@ def _grown(node: Node, hardware: Hardware, count: int) -> tuple[Node, Hardware]:
 
 def _with_larger_gpu(problem: Problem, hardware: Hardware) -> Nearest | None:
     free = _unpinned_layout(problem)
-    for gpu in _larger_gpus(problem.node):
-        node = msgspec.structs.replace(
-            problem.node, gpu=gpu, total_memory_gib=gpu.memory_gib, used_memory_gib=0.0
-        )
+    counts = sorted({problem.node.gpus_per_node, *_NODE_SIZES})
+    options = [(count, gpu) for count in counts for gpu in _larger_gpus(problem.node)]
+    for count, gpu in options:
+        if count < problem.node.gpus_per_node:
+            continue
+        node = _node_of(problem.node, gpu, count)
         sized = _first_fit(_posed(free, node=node))
         if sized is not None:
-            asked = Hardware(
-                gpu=gpu.name, gpus_per_node=hardware.gpus_per_node, nodes=hardware.nodes
-            )
+            asked = Hardware(gpu=gpu.name, gpus_per_node=count, nodes=hardware.nodes)
             return Nearest(
                 change=f"{node.num_gpus} x {gpu.name} instead of {problem.node.gpu.name}",
                 config=emitted(free, sized.config, sized.effective),
@@ -135,6 +136,18 @@ def _with_larger_gpu(problem: Problem, hardware: Hardware) -> Nearest | None:
                 detail=f"{gpu.memory_gib:.0f} GiB per GPU hold the model and the cache.",
             )
     return None
+
+
+def _node_of(node: Node, gpu: Gpu, count: int) -> Node:
+    """Return the node with other GPUs in it, linked as those usually are."""
+    return msgspec.structs.replace(
+        node,
+        gpu=gpu,
+        gpus_per_node=count,
+        total_memory_gib=gpu.memory_gib,
+        used_memory_gib=0.0,
+        interconnect="nvlink" if gpu.link_gb_s > 0 else "pcie",
+    )
 
 
 def _larger_gpus(node: Node) -> Iterator[Gpu]:

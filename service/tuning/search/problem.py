@@ -15,6 +15,7 @@ from service.tuning.presets import FilledWorkload
 from service.tuning.rules.domains import recommended_dtype
 from service.tuning.search.demand import Demand, demand_of
 from service.tuning.search.lengths_rule import LengthChoice, choose_length
+from service.tuning.search.share import scaled
 from service.tuning.search.utilization_rule import UtilizationChoice, choose_utilization
 
 
@@ -120,6 +121,25 @@ def _speculative_config(model: ModelRef) -> dict[str, object]:
     if speculative.model is not None:
         config["model"] = speculative.model.id
     return config
+
+
+def at_rate(problem: Problem, requests_per_s: float) -> Problem:
+    """Return the problem at another mean rate of its open loop, and say so."""
+    rate = problem.demand.requests_per_s or requests_per_s
+    workload = scaled(problem.filled.workload, requests_per_s / rate)
+    sentence = (
+        f"No load was stated: the figures are for {requests_per_s:g} requests/s, 70 % of what this "
+        "hardware carries within the limits by a first estimate."
+    )
+    kept = [
+        said
+        for said in problem.filled.assumptions
+        if not said.startswith(("No arrivals", "No load"))
+    ]
+    filled = msgspec.structs.replace(
+        problem.filled, workload=workload, assumptions=(*kept, sentence)
+    )
+    return msgspec.structs.replace(problem, filled=filled, demand=demand_of(workload))
 
 
 def whole(value: float) -> int:

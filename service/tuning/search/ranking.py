@@ -7,7 +7,7 @@ _CAPACITY_WEIGHT = 2 / 3
 """Balanced: capacity counts twice as much as speed, since the limits already hold."""
 _EIGHT_BIT_CACHE_HANDICAP = 0.95
 """An 8-bit cache must gain this much: it may cost quality on very long contexts (guide 1)."""
-_PIPELINE_HANDICAP = 0.97
+_PIPELINE_HANDICAP = 0.9
 _DATA_PARALLEL_HANDICAP = 0.85
 """What stages and data-parallel experts must gain over plain tensor ranks: few measurements
 back their prediction."""

@@ -17,6 +17,7 @@ FP8 = "fp8"
 _PROVISIONAL_SEQS = 256
 """Cap that the pool is first sized with; the chosen one replaces it."""
 _BLOCK_TOKENS = 16
+_BUDGET_STEP = 256
 
 Obstacle = Literal["weights", "memory", "length", "other_users", "state_blocks"]
 
@@ -62,7 +63,7 @@ def size_topology(
 ) -> Sized | Misfit:
     """Return the layout with the settings that fill its memory well, or why it does not fit."""
     draft = _draft_config(problem, topology, kv_cache_dtype, max_num_batched_tokens)
-    plan, draft = _fit_length(problem, _fit_states(problem, draft))
+    plan, draft = _fit_length(problem, _fit_floor(problem, _fit_states(problem, draft)))
     if not plan.fits or plan.kv is None:
         return _misfit(problem, topology, kv_cache_dtype, draft, plan)
     return _fit_admission(problem, topology, kv_cache_dtype, draft, plan)
@@ -127,6 +128,33 @@ def _fit_states(problem: Problem, config: EngineConfig) -> EngineConfig:
     return msgspec.structs.replace(config, max_num_seqs=max(1, plan.kv.num_blocks // 4))
 
 
+def _fit_floor(problem: Problem, config: EngineConfig) -> EngineConfig:
+    """Return the configuration with a token budget that vLLM accepts for the model."""
+    if problem.pin.max_num_batched_tokens is not None:
+        return config
+    if not (problem.spec.is_hybrid or problem.spec.is_multimodal):
+        return config
+    effective, plan = plan_config(problem, config)
+    floor = token_floor(problem, effective, plan)
+    if (effective.max_num_batched_tokens or 0) >= floor:
+        return config
+    budget = -(-floor // _BUDGET_STEP) * _BUDGET_STEP
+    return msgspec.structs.replace(config, max_num_batched_tokens=budget)
+
+
+def token_floor(problem: Problem, effective: EngineConfig, plan: MemoryPlan) -> int:
+    """Return the least token budget that vLLM accepts with these settings."""
+    aligned = [
+        group.block_tokens for group in (plan.kv.groups if plan.kv else ()) if group.kind == "full"
+    ]
+    return minimum_batched_tokens(
+        problem.spec,
+        effective,
+        problem.version,
+        aligned_block_tokens=max(aligned, default=None),
+    )
+
+
 def _fit_length(problem: Problem, config: EngineConfig) -> tuple[MemoryPlan, EngineConfig]:
     """Return a plan whose length fits: with head-room, else less of it, else what is needed."""
     _, plan = plan_config(problem, config)
@@ -186,7 +214,7 @@ def with_batched_tokens(problem: Problem, sized: Sized, tokens: int) -> Sized | 
     effective, plan = plan_config(problem, config)
     if not plan.fits or plan.kv is None:
         return None
-    if tokens < minimum_batched_tokens(problem.spec, effective, problem.version):
+    if tokens < token_floor(problem, effective, plan):
         return None
     return msgspec.structs.replace(sized, config=config, effective=effective, plan=plan)
 

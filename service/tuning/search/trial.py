@@ -8,6 +8,7 @@ from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Performance
 from api_schemas.slo import Slo, TargetOutcome
 from api_schemas.workload import Workload
+from service.tuning.accepted_load import accepted_workload
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.performance import (
     Prediction,
@@ -21,7 +22,8 @@ from service.tuning.search.sizing import Sized
 from service.tuning.verdicts import judge_slo
 
 Method = Literal["closed_form", "simulation"]
-_FASTEST_FACTOR, _SLOWEST_FACTOR = 256.0, 1 / 256
+FASTEST_FACTOR, SLOWEST_FACTOR = 1024.0, 1 / 1024
+"""Multiples of the offered rate between which the capacity is looked for."""
 _HALVINGS = 3
 
 
@@ -111,7 +113,10 @@ class _Holds:
     """Whether a multiple of the offered load stays within the limits."""
 
     def __init__(self, problem: Problem, trial: Trial) -> None:
-        self._share = share_of(problem.filled.workload, copies=trial.copies)
+        self._share = accepted_workload(
+            share_of(problem.filled.workload, copies=trial.copies),
+            max_model_len=trial.sized.plan.max_model_len,
+        )
         self._prepared = prepared(problem, trial.sized)
         self._slo = Slo(targets=problem.filled.slo.targets)
 
@@ -125,10 +130,10 @@ def _bracket(holds: _Holds, *, starts_well: bool) -> tuple[float, float]:
     """Return two factors, a power of two apart, between which the verdict changes."""
     factor = 1.0
     if starts_well:
-        while factor < _FASTEST_FACTOR and holds(2 * factor):
+        while factor < FASTEST_FACTOR and holds(2 * factor):
             factor *= 2
         return factor, 2 * factor
-    while factor > _SLOWEST_FACTOR and not holds(factor / 2):
+    while factor > SLOWEST_FACTOR and not holds(factor / 2):
         factor /= 2
     return factor / 2, factor
 
@@ -139,6 +144,7 @@ def predict(
     """Return the prediction for one copy under this load, and its limits judged."""
     if method == "simulation":
         return predict_config(problem, sized.effective, sized.plan, workload=workload, slo=slo)
+    workload = accepted_workload(workload, max_model_len=sized.plan.max_model_len)
     return closed_form(prepared(problem, sized), workload, slo)
 
 
@@ -154,6 +160,7 @@ def predict_config(
     problem: Problem, effective: EngineConfig, plan: MemoryPlan, *, workload: Workload, slo: Slo
 ) -> tuple[Performance, tuple[TargetOutcome, ...]]:
     """Return the simulated behaviour of one copy of any configuration that fits."""
+    workload = accepted_workload(workload, max_model_len=plan.max_model_len)
     performance = predict_performance(
         spec=problem.spec,
         node=problem.node,

@@ -1,0 +1,76 @@
+"""The part of a workload that a server accepts: nothing longer than `max_model_len`."""
+
+import math
+
+import msgspec
+import numpy as np
+
+from api_schemas.workload import Lengths, SampleLengths, Trace, Workload
+from service.tuning.lengths import max_tokens, quantiles_tokens
+
+_GRID = (np.arange(1000) + 0.5) / 1000
+"""Quantiles that stand for a distribution once its tail is cut off."""
+_ANSWER_SHARE = 4
+"""At least this part of the length is kept for the answer."""
+
+
+def accepted_workload(workload: Workload, *, max_model_len: int) -> Workload:
+    """Return the workload as a server with this limit serves it.
+
+    vLLM refuses prompts that leave no room for an answer and ends answers at the limit (source:
+    vLLM 0.33.0 entrypoints and v1/core/sched/utils.py). Where every request fits, the workload
+    is returned as it is; where none fits, it is returned as it is too, for others to judge.
+    """
+    if isinstance(workload.arrivals, Trace):
+        return _accepted_trace(workload, workload.arrivals, max_model_len)
+    prompts, outputs = workload.prompt_tokens, workload.output_tokens
+    if prompts is None or outputs is None:
+        return workload
+    longest_prompt, longest_output = max_tokens(prompts), max_tokens(outputs)
+    if longest_prompt + longest_output <= max_model_len:
+        return workload
+    room = max(max_model_len // _ANSWER_SHARE, max_model_len - longest_prompt)
+    answer = max(1, min(longest_output, room))
+    kept = _not_longer(prompts, max_model_len - answer)
+    if kept is None:
+        return workload
+    return msgspec.structs.replace(
+        workload, prompt_tokens=kept, output_tokens=_cut(outputs, answer)
+    )
+
+
+def _not_longer(lengths: Lengths, limit: int) -> Lengths | None:
+    """Return the lengths without those above the limit; None when none is left."""
+    if max_tokens(lengths) <= limit:
+        return lengths
+    drawn = quantiles_tokens(lengths, _GRID)
+    kept = [max(1, math.floor(tokens)) for tokens in drawn if tokens <= limit]
+    return SampleLengths(tokens=kept) if kept else None
+
+
+def _cut(lengths: Lengths, limit: int) -> Lengths:
+    """Return the lengths with the longer ones ended at the limit."""
+    if max_tokens(lengths) <= limit:
+        return lengths
+    drawn = np.minimum(quantiles_tokens(lengths, _GRID), limit)
+    return SampleLengths(tokens=[max(1, math.floor(tokens)) for tokens in drawn])
+
+
+def _accepted_trace(workload: Workload, trace: Trace, limit: int) -> Workload:
+    rows = [
+        (at_s, prompt, min(output, limit - prompt))
+        for at_s, prompt, output in zip(
+            trace.at_s, trace.prompt_tokens, trace.output_tokens, strict=True
+        )
+        if prompt < limit
+    ]
+    if not rows:
+        return workload
+    times, prompts, outputs = (list(column) for column in zip(*rows, strict=True))
+    kept = Trace(at_s=times, prompt_tokens=prompts, output_tokens=outputs)
+    return msgspec.structs.replace(
+        workload,
+        arrivals=kept,
+        prompt_tokens=SampleLengths(tokens=prompts),
+        output_tokens=SampleLengths(tokens=outputs),
+    )
