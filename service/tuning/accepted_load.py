@@ -8,7 +8,7 @@ import numpy as np
 from api_schemas.workload import Lengths, SampleLengths, Trace, Workload
 from service.tuning.lengths import max_tokens, quantiles_tokens
 
-_GRID = (np.arange(1000) + 0.5) / 1000
+_GRID = (np.arange(250) + 0.5) / 250
 """Quantiles that stand for a distribution once its tail is cut off."""
 _ANSWER_SHARE = 4
 """At least this part of the length is kept for the answer."""

@@ -50,11 +50,15 @@ def _drops_fp8(trial: Trial, pick: Trial) -> bool:
 
 
 _SAME = 0.02
+_TIMES = 2.0
+"""From here on a multiple reads better than a percentage."""
 
 
 def _versus(noun: str, ratio: float, up: str, down: str) -> str:
     if abs(ratio - 1) <= _SAME:
         return f"{noun} about the same"
+    if ratio >= _TIMES:
+        return f"{noun} {ratio:.1f} times as {'fast' if up == 'faster' else 'high'}"
     return f"{noun} {abs(ratio - 1):.0%} {up if ratio > 1 else down}"
 
 

@@ -51,7 +51,8 @@ def _tensor_reason(case: Case) -> str:
     rivals = [t for t in case.found.trials if t.sized.topology != pick.sized.topology]
     if not rivals:
         return f"{fits}; no other legal size fits."
-    return f"{fits}. {_compared(pick, rivals[0], problem.objective)}{_copies(case, rivals)}"
+    own = case.found.reference or pick
+    return f"{fits}. {_compared(own, rivals[0], problem.objective)}{_copies(own, rivals)}"
 
 
 def _compared(pick: Trial, rival: Trial, objective: str) -> str:
@@ -63,12 +64,13 @@ def _compared(pick: Trial, rival: Trial, objective: str) -> str:
 
 def _figures(trial: Trial) -> str:
     rate = figure(throughput_tokens_per_s(trial))
-    return f"{rate} output tokens/s and {figure(trial.performance.e2el_ms.mean)} ms per answer"
+    gpus = f"{trial.gpus} GPU{'s' if trial.gpus > 1 else ''}"
+    time = figure(trial.performance.e2el_ms.mean)
+    return f"up to {rate} output tokens/s and {time} ms per answer on {gpus}"
 
 
-def _copies(case: Case, rivals: list[Trial]) -> str:
+def _copies(pick: Trial, rivals: list[Trial]) -> str:
     """Return what replicas have over one wide copy, when that is the case."""
-    pick = case.pick
     wide = [t for t in rivals if t.sized.topology.gpus > pick.sized.topology.gpus]
     if pick.copies == 1 or not wide:
         return ""

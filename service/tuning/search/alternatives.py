@@ -26,8 +26,8 @@ def alternates(problem: Problem, found: Found, *, fewer: Trial | None) -> tuple[
     Directions: speed of an answer, throughput, GPUs, and precision of the cache; simulated like
     the pick. `fewer` is the pick in fewer copies, when those carry the load.
     """
-    pick = found.pick
-    if pick is None:
+    pick, reference = found.pick, found.reference
+    if pick is None or reference is None:
         return ()
     front = _front(found)
     named = {
@@ -36,11 +36,12 @@ def alternates(problem: Problem, found: Found, *, fewer: Trial | None) -> tuple[
         "fewest GPUs": fewer or min(front, key=lambda t: t.gpus, default=None),
         "16-bit cache": _without_fp8(pick, found),
     }
+    confirmed = (pick.capacity_factor or 1.0) / (reference.capacity_factor or 1.0)
     chosen: list[Alternate] = []
     for label, trial in named.items():
-        if trial is None or not _beats(label, trial, pick):
+        if trial is None or not _beats(label, trial, reference):
             continue
-        simulated = _simulated(problem, trial)
+        simulated = _simulated(problem, trial, confirmed=confirmed)
         is_new = all(_differs(simulated, other.trial) for other in chosen)
         if is_new and _beats(label, simulated, pick):
             chosen.append(Alternate(label=label, trial=simulated))
@@ -83,5 +84,11 @@ def _differs(one: Trial, other: Trial) -> bool:
     return (one.sized.config, one.copies) != (other.sized.config, other.copies)
 
 
-def _simulated(problem: Problem, trial: Trial) -> Trial:
-    return trial if trial.method == "simulation" else confirm(problem, trial)
+def _simulated(problem: Problem, trial: Trial, *, confirmed: float) -> Trial:
+    """Return the trial simulated, its capacity corrected as the simulation corrected the pick's."""
+    if trial.method != "simulation":
+        trial = confirm(problem, trial)
+    factor = trial.capacity_factor
+    if factor is None:
+        return trial
+    return msgspec.structs.replace(trial, capacity_factor=factor * confirmed)

@@ -7,37 +7,62 @@ from service.tuning.search.problem import Problem
 from service.tuning.search.share import scaled, share_of
 from service.tuning.search.trial import Trial, predict
 
-_STEPS = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 0.08, 0.04, 0.02)
-"""Shares of the starting point that are tried, largest first."""
+_SHARES = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 0.08, 0.04, 0.02)
+"""Shares of the offered rate that are tried, largest first."""
 
 
-def carried_factor(
-    problem: Problem, trial: Trial, *, start: float = 1.0, slo: Slo | None = None
-) -> float | None:
-    """Return the largest tried multiple of the offered rate whose simulation keeps the limits.
+_HALVINGS = 3
 
-    None when even a fiftieth of `start` breaks one. Only limits that hold for any load count:
-    latencies and preemptions, not floors of throughput.
+
+class _Carries:
+    """Whether a multiple of the offered load keeps the limits by simulation.
+
+    Only limits that hold for any load count: latencies and preemptions, no floors of throughput.
     """
-    limits = slo or problem.filled.slo
-    judged = Slo(
-        targets=limits.targets, max_preemptions_per_request=limits.max_preemptions_per_request
-    )
-    share = share_of(problem.filled.workload, copies=trial.copies)
-    for step in _STEPS:
-        load = scaled(share, start * step)
-        performance, outcomes = predict(problem, trial.sized, load, judged, method="simulation")
-        if not performance.saturated and all(outcome.margin >= 0 for outcome in outcomes):
-            return start * step
-    return None
+
+    def __init__(self, problem: Problem, trial: Trial, limits: Slo) -> None:
+        self._problem = problem
+        self._sized = trial.sized
+        self._share = share_of(problem.filled.workload, copies=trial.copies)
+        self._limits = Slo(
+            targets=limits.targets,
+            max_preemptions_per_request=limits.max_preemptions_per_request,
+        )
+
+    def __call__(self, factor: float) -> bool:
+        performance, outcomes = predict(
+            self._problem,
+            self._sized,
+            scaled(self._share, factor),
+            self._limits,
+            method="simulation",
+        )
+        return not performance.saturated and all(outcome.margin >= 0 for outcome in outcomes)
+
+
+def carried_factor(problem: Problem, trial: Trial, *, slo: Slo | None = None) -> float | None:
+    """Return the largest tried share of the offered rate that keeps the limits.
+
+    None when even a fiftieth breaks one.
+    """
+    carries = _Carries(problem, trial, slo or problem.filled.slo)
+    return next((share for share in _SHARES if carries(share)), None)
 
 
 def with_carried_capacity(problem: Problem, pick: Trial) -> Trial:
-    """Return a pick that meets its limits with the capacity that the simulation confirms."""
+    """Return a pick that meets its limits with the capacity that the simulation confirms.
+
+    The closed form's figure is tried first; where tails break a limit there, the interval down
+    to the offered load is halved three times.
+    """
     factor = pick.capacity_factor
     if factor is None or not pick.meets:
         return pick
-    if factor <= 1:
-        return msgspec.structs.replace(pick, capacity_factor=1.0)
-    carried = carried_factor(problem, pick, start=factor) or 1.0
-    return msgspec.structs.replace(pick, capacity_factor=max(1.0, carried))
+    low, high = 1.0, max(factor, 1.0)
+    carries = _Carries(problem, pick, problem.filled.slo)
+    if high > low and carries(high):
+        low = high
+    for _ in range(_HALVINGS if low < high else 0):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if carries(middle) else (low, middle)
+    return msgspec.structs.replace(pick, capacity_factor=low)

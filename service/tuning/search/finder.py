@@ -54,6 +54,16 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     token_trials: tuple[Trial, ...]
     """The picked layout with other token budgets (closed form)."""
 
+    @property
+    def reference(self) -> Trial | None:
+        """The pick as it was compared with the others: by the closed form."""
+        pick = self.pick
+        if pick is None:
+            return None
+        key = (pick.sized.topology, pick.sized.kv_cache_dtype)
+        same = (t for t in self.trials if (t.sized.topology, t.sized.kv_cache_dtype) == key)
+        return next(same, pick)
+
 
 def find_best(problem: Problem) -> Found:
     """Return the best configuration for the objective, and what it was compared with."""
@@ -69,7 +79,7 @@ def find_best(problem: Problem) -> Found:
     shortlist = _ranked(problem, [*(one.best for one in refined), *trials[_REFINED:]])
     finalists = _ranked(problem, [confirm(problem, trial) for trial in shortlist[:_SIMULATED]])
     problem, finalists = _settle_by_simulation(problem, finalists)
-    pick = with_carried_capacity(problem, finalists[0]) if finalists else None
+    pick = _with_headroom(problem, finalists[0]) if finalists else None
     return Found(
         problem=problem,
         pick=pick,
@@ -109,6 +119,21 @@ def _settle_by_simulation(problem: Problem, finalists: list[Trial]) -> tuple[Pro
     settled = at_rate(problem, float(f"{rate:.2g}"))
     again = [assess(settled, trial.sized) for trial in finalists]
     return settled, _ranked(settled, [confirm(settled, trial) for trial in again])
+
+
+def _with_headroom(problem: Problem, pick: Trial) -> Trial:
+    """Return the pick with its simulated capacity, and copies added until it leaves head-room."""
+    pick = with_carried_capacity(problem, pick)
+    most = problem.most_copies(pick.sized.topology.gpus)
+    while _is_tight(problem, pick) and pick.copies < most:
+        more = with_capacity(problem, try_out(problem, pick.sized, copies=pick.copies + 1))
+        pick = with_carried_capacity(problem, confirm(problem, more))
+    return pick
+
+
+def _is_tight(problem: Problem, pick: Trial) -> bool:
+    factor = pick.capacity_factor
+    return factor is not None and factor * _COST_HEADROOM[problem.posture] < 1
 
 
 def last_resorts(problem: Problem) -> tuple[Problem, ...]:
