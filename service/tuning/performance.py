@@ -36,6 +36,8 @@ from service.tuning.simulation.metrics import (
 )
 from service.tuning.simulation.run import FrontEnd, Run, run_scheduler
 from service.tuning.simulation.traffic import (
+    MAX_REQUESTS,
+    MIN_WAVES,
     OPEN_LOOP_REQUESTS,
     WAVES,
     Traffic,
@@ -98,7 +100,7 @@ def predict_performance(
         coefficients=coefficients,
     )
     _reject_endless(prepared.limits, workload)
-    if method == "closed_form":
+    if method == "closed_form" or _is_too_long(workload, replicas=prepared.replicas):
         return closed_form_performance(prepared, workload=workload)
     traffic = draw_traffic(workload, replicas=prepared.replicas, seed=seed, waves=waves)
     run = run_scheduler(
@@ -206,6 +208,14 @@ def load_shape(workload: Workload, *, replicas: int) -> LoadShape:
             return msgspec.structs.replace(
                 base, requests_per_s=rate / replicas, requests=float(OPEN_LOOP_REQUESTS)
             )
+
+
+def _is_too_long(workload: Workload, *, replicas: int) -> bool:
+    """Tell whether a closed loop has so many clients that a run would take many seconds."""
+    arrivals = workload.arrivals
+    if not isinstance(arrivals, ClosedLoop):
+        return False
+    return arrivals.max_concurrency / replicas * MIN_WAVES > MAX_REQUESTS
 
 
 def _reject_endless(limits: SchedulerLimits, workload: Workload) -> None:
