@@ -24,7 +24,7 @@ Preset = Literal[
 _MAX_SAMPLES = 100_000
 Tokens = Annotated[float, Meta(ge=1, le=100_000_000, description="Tokens.")]
 TokenSamples = Annotated[list[TokenCount], Meta(min_length=1, max_length=_MAX_SAMPLES)]
-Rate = Annotated[float, Meta(gt=0, le=1e6, description="Requests per second.")]
+Rate = Annotated[float, Meta(ge=1e-6, le=1e6, description="Requests per second.")]
 
 
 class FixedLength(Value, frozen=True, kw_only=True, tag_field="kind", tag="fixed"):
@@ -76,7 +76,7 @@ class GammaArrivals(Value, frozen=True, kw_only=True, tag_field="kind", tag="gam
     """Arrivals with a burstiness as in vLLM's benchmark: gamma shape, 1 is Poisson."""
 
     requests_per_s: Rate
-    burstiness: Annotated[float, Meta(gt=0, le=1000)]
+    burstiness: Annotated[float, Meta(ge=0.01, le=1000)]
 
 
 class ClosedLoop(Value, frozen=True, kw_only=True, tag_field="kind", tag="closed_loop"):
