@@ -25,6 +25,7 @@ from service.tuning.models.spec import (
     ModelSpec,
 )
 
+_LAW = settings(deadline=None, derandomize=True)
 _RELEASES = st.sampled_from(known_releases())
 _NEW_RELEASES = st.sampled_from([v for v in known_releases() if v.since("0.9.1")])
 
@@ -138,6 +139,7 @@ def planned(spec: ModelSpec, node: Node, version: EngineVersion, **settings_: ob
     return plan_memory(spec=spec, node=node, config=config, version=version)
 
 
+@_LAW
 @given(spec=models(), node=nodes(), version=_RELEASES)
 def test_parts_sum_to_the_requested_memory(
     spec: ModelSpec, node: Node, version: EngineVersion
@@ -157,6 +159,7 @@ def test_parts_sum_to_the_requested_memory(
     assert plan.requested_bytes <= plan.total_bytes
 
 
+@_LAW
 @given(spec=models(), node=nodes(), version=_RELEASES)
 def test_more_tensor_parallelism_never_means_more_weights_each(
     spec: ModelSpec, node: Node, version: EngineVersion
@@ -170,6 +173,7 @@ def test_more_tensor_parallelism_never_means_more_weights_each(
     assert all(more <= less * 1.02 + 2**22 for less, more in itertools.pairwise(sizes))
 
 
+@_LAW
 @given(
     spec=models(),
     node=nodes(),
@@ -191,6 +195,7 @@ def test_longer_requests_never_raise_concurrency(
     assert long.kv.max_concurrency <= short.kv.max_concurrency + 1e-9
 
 
+@_LAW
 @given(
     spec=models(),
     node=nodes(),
@@ -212,6 +217,7 @@ def test_more_utilization_never_means_fewer_tokens(
     assert larger.kv is None or larger.kv.tokens >= tokens
 
 
+@_LAW
 @given(spec=models(), node=nodes(), version=_NEW_RELEASES, length=st.integers(1, 131_072))
 def test_a_request_of_the_largest_length_fits_and_one_token_more_does_not(
     spec: ModelSpec, node: Node, version: EngineVersion, length: int
@@ -228,6 +234,7 @@ def test_a_request_of_the_largest_length_fits_and_one_token_more_does_not(
     assert (length <= longest) == ("one_request" not in plan.refusals)
 
 
+@_LAW
 @given(
     window=st.sampled_from([128, 1024, 4096]),
     tokens=st.integers(512, 16_384),
@@ -262,6 +269,7 @@ def test_a_window_bounds_the_cache_of_a_request(
     assert plan.kv.request_blocks(1_000_000) == plan.kv.request_blocks(900_000)
 
 
+@_LAW
 @given(spec=models(), node=nodes(), version=_NEW_RELEASES)
 def test_an_fp8_cache_holds_at_least_as_many_requests(
     spec: ModelSpec, node: Node, version: EngineVersion
@@ -277,6 +285,7 @@ def test_an_fp8_cache_holds_at_least_as_many_requests(
     assert halved.kv.max_concurrency >= 0.9 * plain.kv.max_concurrency
 
 
+@_LAW
 @given(spec=models(), node=nodes(), version=_RELEASES, used=st.floats(0.0, 8.0))
 def test_others_on_the_gpu_never_help(
     spec: ModelSpec, node: Node, version: EngineVersion, used: float
@@ -303,7 +312,7 @@ _NONSENSE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50)
+@_LAW
 @given(spec=models(), node=nodes(), version=_RELEASES, values=_NONSENSE)
 def test_nonsense_still_gets_an_answer(
     spec: ModelSpec, node: Node, version: EngineVersion, values: dict[str, object]

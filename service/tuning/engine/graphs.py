@@ -74,6 +74,7 @@ def _sizes_up_to(maximum: int, *, config: EngineConfig, version: EngineVersion) 
 
 def _grid(maximum: int, *, config: EngineConfig, version: EngineVersion) -> list[int]:
     """Return 1, 2, 4, then steps of 8, from 0.11.1 steps of 16 above 256."""
+    maximum = min(maximum, _LARGEST_LISTED)
     is_fine = config.performance_mode == "interactivity" and version.since("0.17.0")
     start = (
         list(range(1, min(maximum, _INTERACTIVE_MAX) + 1))
