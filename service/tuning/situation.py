@@ -132,11 +132,14 @@ def _resolve_draft(
     """Return the drafting model, when there is one of its own, and a finding if it is unknown."""
     reference = _draft_reference(config.speculative_config or {}, model)
     method = speculative_method(config)
-    if reference is None or method is None or method == "ngram" or method in DRAFT_HEADS:
+    if reference is None or method is None or method == "ngram":
         return None, ()
     try:
         return resolve_model(reference), ()
     except TuningError as error:
+        # An EAGLE head that no catalogue knows is close to one layer of its target.
+        if method in DRAFT_HEADS:
+            return None, ()
         return None, (_unknown_drafter(reference, error),)
 
 

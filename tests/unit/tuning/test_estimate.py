@@ -203,6 +203,29 @@ def test_a_drafter_of_its_own_is_planned() -> None:
     assert drafted.kv_bytes_per_token == 40 * 4096
 
 
+def test_a_known_eagle_head_counts_what_it_holds() -> None:
+    """A head with its config is one layer and a join; an unknown one is estimated as that."""
+    head = {
+        **LLAMA,
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "num_hidden_layers": 1,
+        "draft_vocab_size": 32_000,
+    }
+    drafter = {"method": "eagle3", "num_tokens": 3, "model": {"id": "test/head", "config": head}}
+    unknown = {"method": "eagle3", "num_tokens": 3, "model": {"id": "nobody/head"}}
+
+    plain = asked().memory
+    known, guessed = (asked(model={"speculative": each}) for each in (drafter, unknown))
+
+    assert plain is not None
+    assert known.memory is not None
+    assert guessed.memory is not None
+    assert known.memory.kv_bytes_per_token == guessed.memory.kv_bytes_per_token == 33 * 4096
+    assert 0.3 < known.memory.weights_gib - plain.weights_gib < 2
+    assert 0.3 < guessed.memory.weights_gib - plain.weights_gib < 2
+    assert "CAP012" not in {finding.rule for finding in guessed.findings}
+
+
 def test_an_unknown_drafter_is_said_to_be_left_out() -> None:
     """Its memory is not guessed; the answer warns."""
     answer = asked(
