@@ -1,7 +1,7 @@
 """Why this many requests and tokens share a step."""
 
 from api_schemas.explanation import Decision
-from service.tuning.decisions.case import Case, decision, figure
+from service.tuning.decisions.case import Case, decision
 from service.tuning.decisions.sources import (
     GUIDE_SEQUENCES,
     GUIDE_TOKENS,
@@ -10,6 +10,7 @@ from service.tuning.decisions.sources import (
     vllm,
 )
 from service.tuning.search.admission_rule import AdmissionLimit
+from service.tuning.search.figures import figure
 from service.tuning.search.trial import Trial
 
 _DEFAULTS = vllm("engine/arg_utils.py: get_batch_defaults")

@@ -80,10 +80,3 @@ def rounded(figure: Json) -> Json:
         short = float(f"{figure:.4g}")
         return int(short) if short.is_integer() and abs(short) >= 1 else short
     return figure
-
-
-def figure(value: float) -> str:
-    """Return a number as people write it: three digits, no exponent below a million."""
-    if abs(value) >= 100:  # noqa: PLR2004 - three digits
-        return f"{value:,.0f}"
-    return f"{value:.3g}"

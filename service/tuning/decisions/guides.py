@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from api_schemas.explanation import Finding, Source
-from service.tuning.decisions.case import Case, figure
+from service.tuning.decisions.case import Case
 from service.tuning.decisions.sources import vllm
+from service.tuning.search.figures import figure
 
 _LONG_PROMPT_TOKENS = 16_000
 _COMMON_SEQUENCES = 256

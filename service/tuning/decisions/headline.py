@@ -1,7 +1,7 @@
 """One sentence for people, and what an alternative trades."""
 
 from api_schemas.recommendation import Binding, Nearest
-from service.tuning.decisions.case import figure
+from service.tuning.search.figures import figure
 from service.tuning.search.problem import Problem
 from service.tuning.search.ranking import speed_per_s, throughput_tokens_per_s
 from service.tuning.search.trial import Trial

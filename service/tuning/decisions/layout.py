@@ -1,9 +1,10 @@
 """Why the model is spread over the GPUs as it is."""
 
 from api_schemas.explanation import Decision
-from service.tuning.decisions.case import Case, decision, figure
+from service.tuning.decisions.case import Case, decision
 from service.tuning.decisions.sources import GUIDE_TENSOR, MEMORY_MODEL, PERFORMANCE_MODEL, vllm
 from service.tuning.memory.plan import GIB
+from service.tuning.search.figures import figure
 from service.tuning.search.ranking import throughput_tokens_per_s
 from service.tuning.search.trial import Trial
 

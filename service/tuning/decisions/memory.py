@@ -1,7 +1,7 @@
 """Why memory is divided as it is: share of the GPU, length, cache format, blocks, dtype."""
 
 from api_schemas.explanation import Decision
-from service.tuning.decisions.case import Case, decision, figure
+from service.tuning.decisions.case import Case, decision
 from service.tuning.decisions.sources import (
     GUIDE_LENGTH,
     GUIDE_SHARE,
@@ -10,6 +10,7 @@ from service.tuning.decisions.sources import (
     vllm,
 )
 from service.tuning.memory.plan import GIB
+from service.tuning.search.figures import figure
 from service.tuning.search.lengths_rule import HEADROOM
 from service.tuning.search.utilization_rule import Limit
 

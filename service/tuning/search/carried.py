@@ -12,6 +12,8 @@ _SHARES = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 0.08, 0.04, 0.02)
 
 
 _HALVINGS = 3
+_GENEROUS = 2.0
+"""How far the closed form may be too low."""
 
 
 class _Carries:
@@ -43,10 +45,12 @@ class _Carries:
 def carried_factor(problem: Problem, trial: Trial, *, slo: Slo | None = None) -> float | None:
     """Return the largest tried share of the offered rate that keeps the limits.
 
-    None when even a fiftieth breaks one.
+    None when even a fiftieth breaks one. A load far beyond the closed form's capacity starts
+    from there.
     """
     carries = _Carries(problem, trial, slo or problem.filled.slo)
-    return next((share for share in _SHARES if carries(share)), None)
+    start = min(1.0, _GENEROUS * (trial.capacity_factor or 1.0))
+    return next((start * share for share in _SHARES if carries(start * share)), None)
 
 
 def with_carried_capacity(problem: Problem, pick: Trial) -> Trial:

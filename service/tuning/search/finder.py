@@ -28,6 +28,9 @@ _AMPLE = 2.0
 _SIMULATED = 3
 _MOST_STEPS = 64
 """A prompt in more steps than this holds up those behind it (vLLM PR 10235)."""
+_RESCUED = 2
+_WORTH_SETTLING = 1.1
+"""The load is looked at again when it is this far above the operating point."""
 _WORTH_A_CHANGE = 1.02
 """A value other than vLLM's own must gain this much."""
 _OPERATING_SHARE = 0.7
@@ -77,7 +80,7 @@ def find_best(problem: Problem) -> Found:
     refined = [refine(problem, trial) for trial in trials[:_REFINED]]
     token_trials = {one.best.sized.topology: one.token_trials for one in refined}
     shortlist = _ranked(problem, [*(one.best for one in refined), *trials[_REFINED:]])
-    finalists = _ranked(problem, [confirm(problem, trial) for trial in shortlist[:_SIMULATED]])
+    finalists = _confirmed(problem, shortlist)
     problem, finalists = _settle_by_simulation(problem, finalists)
     pick = _with_headroom(problem, finalists[0]) if finalists else None
     return Found(
@@ -107,17 +110,31 @@ def _settle_load(problem: Problem, trials: list[Trial]) -> tuple[Problem, list[T
     return settled, _ranked(settled, again)
 
 
+def _confirmed(problem: Problem, shortlist: list[Trial]) -> list[Trial]:
+    """Return the first few simulated, best first; where none keeps the limits, the fastest too."""
+    finalists = _ranked(problem, [confirm(problem, one) for one in shortlist[:_SIMULATED]])
+    rest = shortlist[_SIMULATED:]
+    if not finalists or finalists[0].meets or not rest:
+        return finalists
+    fastest = sorted(rest, key=lambda one: one.performance.e2el_ms.mean)[:_RESCUED]
+    return _ranked(problem, [*finalists, *(confirm(problem, one) for one in fastest)])
+
+
 def _settle_by_simulation(problem: Problem, finalists: list[Trial]) -> tuple[Problem, list[Trial]]:
-    """Return the problem at a lower load, where tails break the limits and no load was stated."""
-    is_free = not problem.filled.arrivals_given and problem.demand.requests_per_s is not None
-    if not finalists or not is_free or finalists[0].meets:
+    """Return the problem at a load that the simulation confirms, where none was stated."""
+    offered = problem.demand.requests_per_s
+    if not finalists or problem.filled.arrivals_given or offered is None:
         return problem, finalists
-    carried = carried_factor(problem, finalists[0])
-    if carried is None:
+    best = finalists[0]
+    if best.meets:
+        share = with_carried_capacity(problem, best).capacity_factor
+    else:
+        shares = [carried_factor(problem, trial) for trial in finalists]
+        share = max((one for one in shares if one is not None), default=None)
+    if share is None or share * _OPERATING_SHARE >= 1 / _WORTH_SETTLING:
         return problem, finalists
-    rate = (problem.demand.requests_per_s or 0.0) * carried * _OPERATING_SHARE
-    settled = at_rate(problem, float(f"{rate:.2g}"))
-    again = [assess(settled, trial.sized) for trial in finalists]
+    settled = at_rate(problem, float(f"{offered * share * _OPERATING_SHARE:.2g}"))
+    again = [with_capacity(settled, try_out(settled, f.sized, copies=f.copies)) for f in finalists]
     return settled, _ranked(settled, [confirm(settled, trial) for trial in again])
 
 

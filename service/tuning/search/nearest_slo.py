@@ -9,8 +9,9 @@ from api_schemas.slo import LatencyTarget, Slo, TargetOutcome
 from api_schemas.workload import ClosedLoop
 from service.tuning.search.carried import carried_factor
 from service.tuning.search.emission import emitted
+from service.tuning.search.figures import figure
 from service.tuning.search.problem import Problem, whole
-from service.tuning.search.trial import Trial, predict
+from service.tuning.search.trial import Trial, predict, try_out
 
 _RELAXED = 1.1
 """A relaxed limit leaves a tenth above what is predicted."""
@@ -19,6 +20,8 @@ _ROOM = 1.5
 _LIGHT = 0.1
 """Share of what one request at a time gives, where queues are short even for one slot."""
 _WIDEST_NODE = 8
+_MULTIPLES = (2, 4, 8, 16, 32, 64)
+_FLOORS = frozenset({"requests_per_s", "output_tokens_per_s"})
 _GROWTH_HEADROOM = 0.8
 """Share of their capacity that added copies are counted at."""
 
@@ -43,12 +46,12 @@ def _missed(outcome: TargetOutcome) -> str:
         percentile = str(target.get("percentile", ""))
         at = percentile if percentile == "mean" else f"p{percentile}"
         return (
-            f"The {target['metric']} {at} is predicted at {outcome.predicted_ms:.4g} ms, but the "
-            f"limit is {target['limit_ms']} ms."
+            f"The {target['metric']} {at} is predicted at {figure(outcome.predicted_ms)} ms, but "
+            f"the limit is {figure(float(target['limit_ms']))} ms."
         )
     return (
-        f"{target.get('metric')} is predicted at {outcome.predicted:.4g}, but the limit is "
-        f"{target.get('limit')}."
+        f"{target.get('metric')} is predicted at {figure(outcome.predicted or 0.0)}, but the limit "
+        f"is {figure(float(target.get('limit', 0.0)))}."
     )
 
 
@@ -58,8 +61,10 @@ def nearest_within_limits(problem: Problem, hardware: Hardware, trial: Trial) ->
     Limits that even a lonely request breaks are relaxed first; whether the load then needs more
     copies is simulated with the relaxed ones.
     """
-    if not trial.is_open_loop:
+    if _misses_only_floors(trial):
         return _at_this_load(problem, trial)
+    if not trial.is_open_loop:
+        return _spread_clients(problem, hardware, trial) or _at_this_load(problem, trial)
     factor = carried_factor(problem, trial)
     if factor is not None:
         return _for_load(problem, hardware, trial, factor, slo=None)
@@ -73,13 +78,36 @@ def nearest_within_limits(problem: Problem, hardware: Hardware, trial: Trial) ->
     return _for_load(problem, hardware, trial, factor, slo=slo)
 
 
+def _misses_only_floors(trial: Trial) -> bool:
+    """Whether latency holds and only a wanted throughput is out of reach."""
+    if trial.is_open_loop and trial.performance.saturated:
+        return False
+    missed = [outcome for outcome in trial.outcomes if outcome.margin < 0]
+    return all(outcome.target.get("metric") in _FLOORS for outcome in missed)
+
+
+def _spread_clients(problem: Problem, hardware: Hardware, trial: Trial) -> Nearest | None:
+    """Return how many more GPUs the clients of a closed loop need, if any number helps."""
+    clients = problem.demand.max_concurrency or 1
+    for times in _MULTIPLES:
+        copies = trial.copies * times
+        if copies > clients:
+            return None
+        more = try_out(problem, trial.sized, copies=copies, method="simulation")
+        if more.meets:
+            wider = _hardware_of(problem, hardware, trial, copies)
+            return _answer(problem, trial, slo=None, hardware=wider)
+    return None
+
+
 def _for_load(
     problem: Problem, hardware: Hardware, trial: Trial, factor: float, *, slo: Slo | None
 ) -> Nearest:
     """Return the GPUs that carry the load, when these carry `factor` of it."""
     if factor >= 1:
         return _answer(problem, trial, slo=slo or problem.filled.slo)
-    more = _more_copies(problem, hardware, trial, factor)
+    copies = whole(trial.copies / factor / _GROWTH_HEADROOM)
+    more = _hardware_of(problem, hardware, trial, copies)
     load = (problem.demand.requests_per_s or 0.0) * factor
     return _answer(problem, trial, slo=slo, hardware=more, load=load)
 
@@ -117,7 +145,8 @@ def _answer(
     if hardware is not None:
         gpus = (hardware.gpus_per_node or 1) * hardware.nodes
         parts.append(f"{gpus} x {problem.node.gpu.name} instead of {problem.node.num_gpus}")
-        details.append(f"The present GPUs carry about {load:.3g} requests/s within the limits.")
+        carried = "" if load is None else f": the present ones carry {figure(load)} requests/s"
+        details.append(f"More copies share the load{carried}.")
     changed = _changes(problem.filled.slo, slo) if slo is not None else []
     if changed:
         parts.append("relax " + ", ".join(changed))
@@ -140,7 +169,7 @@ def _changes(old: Slo, new: Slo) -> list[str]:
         if after != before
     ]
     floors = [
-        f"{name} {getattr(new, name):.3g} instead of {getattr(old, name):.3g}"
+        f"{name} {figure(getattr(new, name))} instead of {figure(getattr(old, name))}"
         for name in ("min_requests_per_s", "min_output_tokens_per_s")
         if getattr(new, name) != getattr(old, name)
     ]
@@ -151,11 +180,12 @@ def _at(target: LatencyTarget) -> str:
     return "mean" if target.percentile == "mean" else f"p{target.percentile}"
 
 
-def _more_copies(problem: Problem, hardware: Hardware, trial: Trial, factor: float) -> Hardware:
-    """Return the hardware with as many GPUs of the kind as the load needs."""
-    copies = whole(trial.copies / factor / _GROWTH_HEADROOM)
-    gpus = copies * trial.sized.topology.gpus
-    per_node = max(problem.node.gpus_per_node, min(gpus, _WIDEST_NODE))
+def _hardware_of(problem: Problem, hardware: Hardware, trial: Trial, copies: int) -> Hardware:
+    """Return the hardware with enough GPUs of the kind for that many copies."""
+    each = trial.sized.topology.gpus
+    gpus = copies * each
+    widest = max(problem.node.gpus_per_node, min(gpus, _WIDEST_NODE))
+    per_node = max(each, widest // each * each)
     return msgspec.structs.replace(hardware, gpus_per_node=per_node, nodes=whole(gpus / per_node))
 
 

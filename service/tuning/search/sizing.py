@@ -1,6 +1,6 @@
 """One layout sized: length, admission cap and token budget that its memory carries."""
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -13,9 +13,12 @@ from service.tuning.search.admission_rule import AdmissionChoice, choose_admissi
 from service.tuning.search.problem import Problem
 from service.tuning.search.topology import Topology
 
+T = TypeVar("T")
 FP8 = "fp8"
 _PROVISIONAL_SEQS = 256
 """Cap that the pool is first sized with; the chosen one replaces it."""
+_ROUNDS = 4
+"""Of cap against pool; they settle in two or three."""
 _BLOCK_TOKENS = 16
 _BUDGET_STEP = 256
 
@@ -73,6 +76,8 @@ def uses_fp8_kv(problem: Problem) -> bool:
     """Whether an 8-bit cache may be proposed: allowed, not pinned, and sure to run there."""
     if not problem.constraints.allow_fp8_kv_cache or problem.pin.kv_cache_dtype is not None:
         return False
+    if problem.node.gpu.vendor == "cpu":
+        return False
     quantization = problem.spec.quantization
     if quantization is not None and quantization.kv_cache_bits is not None:
         return False
@@ -108,13 +113,13 @@ def _draft_config(
         enable_expert_parallel=topology.enable_expert_parallel,
         kv_cache_dtype=pin.kv_cache_dtype or kv_cache_dtype,
         gpu_memory_utilization=_or(pin.gpu_memory_utilization, problem.utilization.value),
-        max_model_len=pin.max_model_len or problem.length.wanted_tokens,
-        max_num_seqs=pin.max_num_seqs or _PROVISIONAL_SEQS,
-        max_num_batched_tokens=pin.max_num_batched_tokens or tokens,
+        max_model_len=_or(pin.max_model_len, problem.length.wanted_tokens),
+        max_num_seqs=_or(pin.max_num_seqs, _PROVISIONAL_SEQS),
+        max_num_batched_tokens=_or(pin.max_num_batched_tokens, tokens),
     )
 
 
-def _or(given: float | None, default: float) -> float:
+def _or(given: T | None, default: T) -> T:
     return default if given is None else given
 
 
@@ -177,23 +182,49 @@ def _fit_admission(
     config: EngineConfig,
     plan: MemoryPlan,
 ) -> Sized | Misfit:
-    """Return the layout with the admission cap that its own pool carries."""
-    for _ in range(2):
-        admission = _admit(problem, plan)
-        config = _with_cap(problem, config, admission.value)
-        effective, plan = plan_config(problem, config)
+    """Return the layout with the largest admission cap found that its own pool carries.
+
+    Cap and pool depend on each other: the sampler's memory grows with the cap. A cap is sound
+    when the pool that it leaves would be given the same or a larger one.
+    """
+    sound: Sized | None = None
+    admission = _admit(problem, plan)
+    for _ in range(_ROUNDS):
+        capped = _with_cap(problem, config, admission.value)
+        effective, plan = plan_config(problem, capped)
         if not plan.fits or plan.kv is None:
-            return _misfit(problem, topology, kv_cache_dtype, config, plan)
+            return sound or _misfit(problem, topology, kv_cache_dtype, capped, plan)
         again = _admit(problem, plan)
         if problem.pin.max_num_seqs is not None or again.value >= admission.value:
+            sound = Sized(
+                topology=topology,
+                kv_cache_dtype=kv_cache_dtype,
+                config=capped,
+                effective=effective,
+                plan=plan,
+                admission=msgspec.structs.replace(again, value=admission.value),
+            )
+        if problem.pin.max_num_seqs is not None or again.value == admission.value:
             break
+        admission = again
+    return sound or _smallest(problem, topology, kv_cache_dtype, config)
+
+
+def _smallest(
+    problem: Problem, topology: Topology, kv_cache_dtype: str | None, config: EngineConfig
+) -> Sized | Misfit:
+    """Return the layout with one request at a time."""
+    capped = _with_cap(problem, config, 1)
+    effective, plan = plan_config(problem, capped)
+    if not plan.fits or plan.kv is None:
+        return _misfit(problem, topology, kv_cache_dtype, capped, plan)
     return Sized(
         topology=topology,
         kv_cache_dtype=kv_cache_dtype,
-        config=config,
+        config=capped,
         effective=effective,
         plan=plan,
-        admission=admission,
+        admission=msgspec.structs.replace(_admit(problem, plan), value=1),
     )
 
 
@@ -209,14 +240,24 @@ def with_admission(problem: Problem, sized: Sized, admission: AdmissionChoice) -
 
 
 def with_batched_tokens(problem: Problem, sized: Sized, tokens: int) -> Sized | None:
-    """Return the layout with another token budget, or None when vLLM or memory refuse it."""
-    config = msgspec.structs.replace(sized.config, max_num_batched_tokens=tokens)
-    effective, plan = plan_config(problem, config)
-    if not plan.fits or plan.kv is None:
+    """Return the layout sized for another token budget, or None when vLLM or memory refuse it.
+
+    A cap that another limit than the pool has lowered stays.
+    """
+    other = size_topology(
+        problem,
+        sized.topology,
+        kv_cache_dtype=sized.kv_cache_dtype,
+        max_num_batched_tokens=tokens,
+    )
+    if isinstance(other, Misfit) or tokens < token_floor(problem, other.effective, other.plan):
         return None
-    if tokens < token_floor(problem, effective, plan):
-        return None
-    return msgspec.structs.replace(sized, config=config, effective=effective, plan=plan)
+    if sized.admission.limited_by == "slo" and other.admission.value > sized.admission.value:
+        lowered = msgspec.structs.replace(
+            other.admission, value=sized.admission.value, limited_by="slo"
+        )
+        return with_admission(problem, other, lowered)
+    return other
 
 
 def _with_cap(problem: Problem, config: EngineConfig, cap: int) -> EngineConfig:

@@ -34,6 +34,8 @@ _UNIFIED = {"production": 0.80, "aggressive": 0.83}
 _SMALL_UNIFIED = 0.60
 _SMALL_UNIFIED_GIB = 32.0
 """Jetson class boards: 0.6 of 16 GB was the most that held."""
+_SYSTEM_GIB = 20.0
+"""What a system with a serving process on it uses on such boards."""
 _SPARE_GIB = {"production": 1.0, "aggressive": 0.5}
 """Kept free beside what others hold, so that a start does not depend on their last megabyte."""
 
@@ -59,8 +61,7 @@ def choose_utilization(
     if node.gpu.gpu_class in ("consumer", "workstation"):
         limits["display"] = _DISPLAY[posture]
     if node.gpu.unified_memory:
-        small = node.total_memory_gib < _SMALL_UNIFIED_GIB
-        limits["unified_memory"] = _SMALL_UNIFIED if small else _UNIFIED[posture]
+        limits["unified_memory"] = _unified_limit(node.total_memory_gib, posture)
     if _charged_to_others(node, version) > 0:
         free_gib = node.total_memory_gib - node.used_memory_gib - _SPARE_GIB[posture]
         limits["other_users"] = free_gib / node.total_memory_gib
@@ -70,6 +71,13 @@ def choose_utilization(
         limited_by=limited_by,
         limits={str(name): round(value, 4) for name, value in limits.items()},
     )
+
+
+def _unified_limit(total_gib: float, posture: Posture) -> float:
+    """Return the share that leaves the operating system what it needs."""
+    if total_gib < _SMALL_UNIFIED_GIB:
+        return _SMALL_UNIFIED
+    return max(_SMALL_UNIFIED, min(_UNIFIED[posture], 1 - _SYSTEM_GIB / total_gib))
 
 
 def _charged_to_others(node: Node, version: EngineVersion) -> float:

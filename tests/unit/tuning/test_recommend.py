@@ -352,3 +352,79 @@ def test_predictions_are_finite() -> None:
 
     assert performance is not None
     assert math.isfinite(performance.e2el_ms.p99)
+
+
+def test_without_a_stated_load_the_machine_is_asked_what_it_carries() -> None:
+    """A request without arrivals gets a load that suits the hardware, and is told so."""
+    small = advise(workload=Workload(preset="chat"), hardware=Hardware(gpu="L4"))
+    large = advise(workload=Workload(preset="chat"))
+
+    rates = [answer.request.workload.arrivals for answer in (small, large)]
+    assert isinstance(rates[0], PoissonArrivals)
+    assert isinstance(rates[1], PoissonArrivals)
+    assert rates[0].requests_per_s < rates[1].requests_per_s
+    assert any("No load was stated" in sentence for sentence in large.request.assumptions)
+    assert large.feasible
+
+
+def test_requests_longer_than_the_model_are_answered() -> None:
+    """A typical request beyond the model's length is infeasible, bound by max_model_len."""
+    workload = Workload(
+        prompt_tokens=200_000, output_tokens=100, arrivals=ClosedLoop(max_concurrency=1)
+    )
+
+    advice = advise(workload=workload)
+
+    assert not advice.feasible
+    assert advice.binding is not None
+    assert advice.binding.constraint == "max_model_len"
+
+
+def test_a_floor_of_throughput_out_of_reach_is_relaxed_alone() -> None:
+    """Wanting more requests per second than arrive is answered with the rate that is served."""
+    advice = advise(slo=Slo(min_requests_per_s=50))
+
+    assert not advice.feasible
+    assert advice.nearest is not None
+    assert advice.nearest.slo is not None
+    assert (advice.nearest.slo.min_requests_per_s or 0) < 5
+
+
+def test_a_price_ceiling_is_judged() -> None:
+    """Tokens dearer than the ceiling make the answer infeasible, with the figure."""
+    advice = advise(
+        hardware=Hardware(gpu="H100-SXM5-80GB", price_per_gpu_hour=4.0),
+        slo=Slo(max_cost_per_million_output_tokens=0.01),
+    )
+
+    assert not advice.feasible
+    assert advice.binding is not None
+    assert advice.binding.constraint == "max_cost_per_million_output_tokens"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("tensor_parallel_size", 0), ("max_num_seqs", -1), ("gpu_memory_utilization", 1.5)],
+)
+def test_a_pinned_value_that_no_release_takes_is_refused(setting: str, value: float) -> None:
+    """Senseless pins are mistakes of the request, named by their pointer."""
+    pin = EngineConfig(**{setting: value})  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidRequest) as refused:
+        advise(constraints=Constraints(pin=pin))
+
+    assert refused.value.pointer == f"/constraints/pin/{setting}"
+
+
+def test_harsh_measures_need_permission() -> None:
+    """A 16-bit 8B model on 16 GB fits only when quantising at load is allowed."""
+    hardware = Hardware(gpu="RTX-4080")
+    allowed = Constraints(allow_online_quantization=True)
+
+    without = advise(hardware=hardware, slo=Slo())
+    with_it = advise(hardware=hardware, slo=Slo(), constraints=allowed)
+
+    assert not without.estimate.fits
+    assert with_it.estimate.fits
+    assert with_it.config.quantization == "fp8"
+    assert with_it.config.enforce_eager is None
