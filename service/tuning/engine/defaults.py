@@ -107,9 +107,10 @@ def default_gpu_memory_utilization(version: EngineVersion) -> float:
 
 
 def _max_model_len(config: EngineConfig, *, spec: ModelSpec) -> int | Literal["auto"]:
+    """Return the length in force; LongRoPE models start at their original length by default."""
     if config.max_model_len == _AUTO_LENGTH:
         return "auto"
-    return _given(config.max_model_len, spec.max_position_embeddings)
+    return _given(config.max_model_len, spec.default_max_model_len or spec.max_position_embeddings)
 
 
 def _dtype(config: EngineConfig, *, spec: ModelSpec, gpu: Gpu, version: EngineVersion) -> str:

@@ -5,7 +5,6 @@ import msgspec
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.platform import speculative_method
 from service.tuning.engine.versions import EngineVersion
-from service.tuning.hardware.spec import Node
 from service.tuning.memory.constants import memory_constants
 from service.tuning.memory.plan import GIB
 from service.tuning.memory.stage_cache import DRAFT_HEADS, attention_group
@@ -40,7 +39,6 @@ def added_weight_bytes(
     layout: ParallelLayout,
     *,
     config: EngineConfig,
-    node: Node,
     version: EngineVersion,
     draft: ModelSpec | None,
     stage_share: float,
@@ -51,7 +49,7 @@ def added_weight_bytes(
     `stage_share` is the share of the layers on the rank's pipeline stage.
     """
     added = adapter_bytes(spec, layout, config=config) * stage_share
-    added += marlin_mxfp4_bytes(spec, node=node, version=version) * stage_share
+    added += early_mxfp4_bytes(spec, version=version) * stage_share
     if is_last:
         added += drafter_bytes(spec, layout, config=config, draft=draft)
     return added
@@ -93,15 +91,11 @@ def drafter_bytes(
     return 0.0
 
 
-def marlin_mxfp4_bytes(spec: ModelSpec, *, node: Node, version: EngineVersion) -> float:
-    """Return what the Marlin path adds to mxfp4 experts on every rank, bytes."""
-    quantization = spec.quantization
-    if quantization is None or quantization.scheme != "mxfp4":
-        return 0.0
+def early_mxfp4_bytes(spec: ModelSpec, *, version: EngineVersion) -> float:
+    """Return what early releases add to mxfp4 experts on every rank, bytes."""
     facts = memory_constants()["mxfp4_marlin"]
-    capability = node.gpu.compute_capability
-    has_kernel = capability is not None and capability >= tuple(facts["kernel_capability"])
-    if has_kernel and version.since(facts["kernel_since"]):
+    quantization = spec.quantization
+    if quantization is None or quantization.scheme != "mxfp4" or version.since(facts["until"]):
         return 0.0
     experts = sum(
         group.count * group.feed_forward.num_experts

@@ -77,7 +77,6 @@ def _stage_weight_bytes(
         asked.spec,
         asked.layout,
         config=asked.config,
-        node=asked.node,
         version=asked.version,
         draft=asked.draft,
         stage_share=layer_share,
