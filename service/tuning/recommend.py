@@ -47,6 +47,7 @@ from service.tuning.search.emission import emitted
 from service.tuning.search.finder import Found, fewer_copies, find_best
 from service.tuning.search.nearest_fit import memory_binding, nearest_that_fits
 from service.tuning.search.nearest_slo import nearest_within_limits, slo_binding
+from service.tuning.search.obstacles import is_beyond_model, model_ends, refused, too_dear
 from service.tuning.search.pins import check_pins
 from service.tuning.search.problem import Problem, pose_problem
 from service.tuning.search.sizing import plan_config
@@ -185,11 +186,11 @@ def _obstacle(
     request: TuningRequest, problem: Problem, pick: Trial, findings: list[Finding]
 ) -> tuple[Binding | None, Nearest | None]:
     """Return what stands in the way of a pick that fits in memory, and what would help."""
-    if _is_too_long(problem):
-        return _model_ends(problem), None
+    if is_beyond_model(problem):
+        return model_ends(problem, pick)
     error = next((finding for finding in findings if finding.severity == "error"), None)
     if error is not None:
-        return Binding(constraint=error.setting or error.rule, detail=error.message), None
+        return refused(error)
     if not pick.meets:
         return slo_binding(pick), nearest_within_limits(problem, request.hardware, pick)
     limit, cost = problem.filled.slo.max_cost_per_million_output_tokens, cost_of(problem, pick)
@@ -197,30 +198,7 @@ def _obstacle(
         return None, None
     if cost.per_million_output_tokens <= limit:
         return None, None
-    detail = (
-        f"A million output tokens cost {cost.per_million_output_tokens:.3g}, but at most "
-        f"{limit:.3g} is allowed."
-    )
-    return Binding(constraint="max_cost_per_million_output_tokens", detail=detail), None
-
-
-def _is_too_long(problem: Problem) -> bool:
-    """Whether even a typical request is longer than the model can take."""
-    demand = problem.demand
-    typical = demand.prompt_mean_tokens + demand.output_mean_tokens
-    return typical > problem.spec.max_position_embeddings
-
-
-def _model_ends(problem: Problem) -> Binding:
-    demand = problem.demand
-    return Binding(
-        constraint="max_model_len",
-        detail=(
-            f"A typical request has {demand.prompt_mean_tokens:.0f} prompt and "
-            f"{demand.output_mean_tokens:.0f} output tokens, but the model ends at "
-            f"{problem.spec.max_position_embeddings} tokens."
-        ),
-    )
+    return too_dear(problem, pick, cost=cost.per_million_output_tokens, limit=limit)
 
 
 def _defaults_beside(problem: Problem, config: EngineConfig) -> EngineConfig:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from service.tuning.lengths import mean_tokens
-from service.tuning.memory.plan import MemoryPlan
+from service.tuning.memory.plan import KvPlan, MemoryPlan
 from service.tuning.rules.base import (
     Remark,
     Rule,
@@ -46,14 +46,24 @@ def _seqs_beyond_cache(context: RuleContext, plan: MemoryPlan) -> Iterator[Remar
     if workload.prompt_tokens is None or workload.output_tokens is None:
         return
     mean = mean_tokens(workload.prompt_tokens) + mean_tokens(workload.output_tokens)
-    blocks = kv.request_blocks(max(1, round(mean)))
-    limit = sequence_limit(kv.num_blocks, mean_tokens=blocks)
+    held_once = _shared_blocks(context, kv)
+    blocks = max(1, kv.request_blocks(max(1, round(mean))) - held_once)
+    limit = sequence_limit(max(1, kv.num_blocks - held_once), mean_tokens=blocks)
     if seqs > limit > 0:
         yield Remark(
             message=f"The cache holds about {limit} requests of {mean:.0f} tokens, fewer than"
             f" max_num_seqs={seqs}: beyond that requests are preempted and computed again.",
             suggestion=f"{round(limit * 0.75)} leaves room for longer ones.",
         )
+
+
+def _shared_blocks(context: RuleContext, kv: KvPlan) -> int:
+    """Return the blocks of a shared prefix, which prefix caching holds once for all requests."""
+    tokens = context.workload.shared_prefix_tokens if context.workload is not None else None
+    all_full = all(group.kind == "full" for group in kv.groups)
+    if not tokens or not all_full or context.effective.enable_prefix_caching is False:
+        return 0
+    return sum(tokens // group.block_tokens for group in kv.groups)
 
 
 def _async_default(context: RuleContext) -> Iterator[Remark]:

@@ -1,0 +1,75 @@
+"""What stands in the way besides memory and latency, and what would help."""
+
+import msgspec
+
+from api_schemas.explanation import Finding
+from api_schemas.recommendation import Binding, Nearest
+from service.tuning.search.emission import emitted
+from service.tuning.search.figures import figure
+from service.tuning.search.problem import Problem
+from service.tuning.search.trial import Trial
+
+_ROOM = 1.1
+
+
+def is_beyond_model(problem: Problem) -> bool:
+    """Whether even a typical request is longer than the model can take."""
+    demand = problem.demand
+    typical = demand.prompt_mean_tokens + demand.output_mean_tokens
+    return typical > problem.spec.max_position_embeddings
+
+
+def model_ends(problem: Problem, pick: Trial) -> tuple[Binding, Nearest]:
+    """Return that the model is too short for the load, and the load that it takes."""
+    demand, longest = problem.demand, problem.spec.max_position_embeddings
+    binding = Binding(
+        constraint="max_model_len",
+        detail=(
+            f"A typical request has {demand.prompt_mean_tokens:.0f} prompt and "
+            f"{demand.output_mean_tokens:.0f} output tokens, but the model ends at {longest} "
+            "tokens."
+        ),
+    )
+    nearest = Nearest(
+        change=f"keep prompt and answer within {longest} tokens, or take a longer model",
+        config=emitted(problem, pick.sized.config, pick.sized.effective),
+        hardware=None,
+        slo=None,
+        detail="Longer prompts are refused and answers end at the limit.",
+    )
+    return binding, nearest
+
+
+def refused(error: Finding) -> tuple[Binding, Nearest | None]:
+    """Return that vLLM would not start, and what the rule suggests."""
+    binding = Binding(constraint=error.setting or error.rule, detail=error.message)
+    if error.suggestion is None:
+        return binding, None
+    suggestion = error.suggestion.rstrip(".")
+    nearest = Nearest(
+        change=suggestion[:1].lower() + suggestion[1:],
+        config=None,
+        hardware=None,
+        slo=None,
+        detail=f"Rule {error.rule}.",
+    )
+    return binding, nearest
+
+
+def too_dear(
+    problem: Problem, pick: Trial, *, cost: float, limit: float
+) -> tuple[Binding, Nearest]:
+    """Return that tokens cost more than allowed, and the ceiling that holds at this load."""
+    binding = Binding(
+        constraint="max_cost_per_million_output_tokens",
+        detail=f"Output tokens cost {figure(cost)} a million, but at most {figure(limit)} is set.",
+    )
+    ceiling = float(f"{cost * _ROOM:.2g}")
+    nearest = Nearest(
+        change=f"allow {figure(ceiling)} per million output tokens, or bring more load",
+        config=emitted(problem, pick.sized.config, pick.sized.effective),
+        hardware=None,
+        slo=msgspec.structs.replace(problem.filled.slo, max_cost_per_million_output_tokens=ceiling),
+        detail="A GPU costs the same however few tokens it makes.",
+    )
+    return binding, nearest
