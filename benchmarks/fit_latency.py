@@ -32,6 +32,7 @@ NOISE = {"tpot_ms": 0.06, "ttft_ms": 0.15, "output_tokens_per_s": 0.09}
 GROUP_WIDTH = {"tpot_ms": 0.07, "ttft_ms": 0.12, "output_tokens_per_s": 0.08}
 STUDENT = 4.0
 GROUP_STUDENT = 1.0
+WIDTH_SCALE = 1.0
 NUISANCE_WIDTHS = {"host~": 0.02, "cli.~": 0.5}
 """Speed of a harness's host (fixed costs) and of its client (front end): no property of a
 configuration, so they take up what belongs to the harness and are left out afterwards."""
@@ -114,6 +115,7 @@ class Problem:
                 self.term_uses[number, factor] += 1
         self.prior = np.log([prior_of(n).value for n in names])
         self.width = np.array([NUISANCE_WIDTHS.get(n[:5], prior_of(n).width) for n in names])
+        self.width = np.where(np.array([n[:5] in NUISANCE_WIDTHS for n in names]), self.width, self.width * WIDTH_SCALE)
         self.is_nuisance = np.array([n[:5] in NUISANCE_WIDTHS for n in names])
         self.front_uses = np.zeros((len(self.cases), 3, len(names)))
         for number, case in enumerate(self.cases):

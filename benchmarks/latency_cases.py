@@ -26,12 +26,14 @@ from service.tuning.models.hf_config import read_config
 from service.tuning.performance import Prediction, front_end_of, prepare
 from service.tuning.simulation.metrics import missing_requests, steady_window
 from service.tuning.simulation.run import Run, run_scheduler
-from service.tuning.simulation.traffic import WAVES, Traffic, draw_traffic
+from service.tuning.simulation.traffic import OUTPUT_JITTER_TOKENS, WAVES, Traffic, draw_traffic
 
 Floats = NDArray[np.float64]
 CASES = Path(__file__).parent / "data" / "performance_cases.jsonl"
 METRICS = ("tpot_ms", "ttft_ms", "output_tokens_per_s")
 MAX_EVENTS = 400_000
+EXACT_LENGTHS = frozenset({"cloudrift", "a10g-baseline"})
+"""Harnesses that run `vllm bench serve` with fixed lengths and no early stop."""
 _MIDDLE = (0.4, 0.6)
 """The requests whose mean stands for the median."""
 
@@ -102,8 +104,7 @@ def _case(row: dict) -> Case | None:
     if keywords["plan"].kv is None:
         return None
     workload = request.workload
-    known = keywords | {"config": _known_budget(row, keywords["config"])}
-    prepared = prepare(**known, shared_prefix_tokens=workload.shared_prefix_tokens or 0)
+    prepared = prepare(**keywords, shared_prefix_tokens=workload.shared_prefix_tokens or 0)
     is_loop = isinstance(workload.arrivals, ClosedLoop)
     waves = float(row.get("waves") or WAVES) if is_loop else WAVES
     observed = (row.get("observed") or {}).get("kv_cache_tokens")
@@ -114,24 +115,11 @@ def _case(row: dict) -> Case | None:
         group=row["group"],
         row=row,
         prepared=prepared,
-        traffic=draw_traffic(workload, replicas=prepared.replicas, waves=min(waves, 30.0)),
+        traffic=draw_traffic(workload, replicas=prepared.replicas, waves=min(waves, 30.0), jitter_tokens=0.0 if row["source"]["harness"] in EXACT_LENGTHS else OUTPUT_JITTER_TOKENS),
         targets=list(_targets(row)),
         stated=keywords,
         workload=workload,
     )
-
-
-def _known_budget(row: dict, config):
-    """Return the configuration a fit assumes; predictions are scored with the stated one.
-
-    NVIDIA's gap analysis does not state its token budget; all its TTFTs and TPOTs fit one prompt
-    and the decodes per step (prompt length + concurrency), and none fits the default.
-    """
-    if row["source"]["harness"] != "nvidia-gap-analysis":
-        return config
-    workload = row["request"]["workload"]
-    budget = workload["prompt_tokens"] + workload["arrivals"]["max_concurrency"]
-    return msgspec.structs.replace(config, max_num_batched_tokens=budget)
 
 
 def _with_pool(prepared: Prediction, kv, tokens: int) -> Prediction:

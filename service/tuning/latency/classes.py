@@ -5,7 +5,7 @@ from typing import Literal
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Gpu, Node
 
-Link = Literal["nvlink", "xgmi", "pcie", "network"]
+Link = Literal["nvlink", "xgmi", "pcie", "host", "network"]
 
 _ERAS = (
     ("0.29.0", "0.29"),
@@ -37,7 +37,10 @@ def generation_of(gpu: Gpu) -> str:
 
 
 def link_of(node: Node, *, ranks: int) -> tuple[Link, float]:
-    """Return the link between `ranks` GPUs and its bandwidth, bytes per second one way."""
+    """Return the link between `ranks` GPUs and its bandwidth, bytes per second one way.
+
+    GeForce parts have no peer-to-peer access: what they exchange passes through host memory.
+    """
     gpu = node.gpu
     if ranks > node.gpus_per_node:
         return "network", _NETWORK_BYTES_PER_S
@@ -45,7 +48,8 @@ def link_of(node: Node, *, ranks: int) -> tuple[Link, float]:
         return "xgmi", gpu.link_gb_s * 1e9
     if node.interconnect == "nvlink" and gpu.link_gb_s > 0:
         return "nvlink", gpu.link_gb_s * 1e9
-    return "pcie", max(gpu.pcie_gb_s, 1.0) * 1e9
+    bandwidth = max(gpu.pcie_gb_s, 1.0) * 1e9
+    return ("host", bandwidth) if gpu.gpu_class == "consumer" else ("pcie", bandwidth)
 
 
 _NETWORK_BYTES_PER_S = 50e9

@@ -229,7 +229,8 @@ class _Place:
         expert_layers = _expert_layers(self.spec) / self.pipeline
         if expert_layers:
             scheme = self._expert_scheme()
-            names = ("expert_layer", f"expert_layer.{scheme}", *overhead)
+            era = f"expert_layer.{self.era}"
+            names = ("expert_layer", f"expert_layer.{scheme}", era, *overhead)
             yield Term(price.EXPERT_LAYER, expert_layers, names)
         yield Term(price.STEP, 1.0, ("step", *overhead))
         yield Term(price.ROW, 1.0, ("row", f"row.{self.era}", f"overhead@{self.generation}"))

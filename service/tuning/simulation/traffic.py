@@ -38,11 +38,15 @@ MIN_REQUESTS = 20
 MAX_REQUESTS = 20_000
 """Of a larger batch or trace the first requests are simulated."""
 
-OUTPUT_JITTER = 0.10
-"""Half width of the spread that answers of one nominal length have in a closed loop, relative.
+OUTPUT_JITTER = 0.1
+OUTPUT_JITTER_TOKENS = 10.0
+"""Half width of the spread that answers of one nominal length have in a closed loop: relative,
+and at most in tokens.
 
 Answers of exactly equal length keep all clients in step, so that every prompt waits for all
-others; measured loops with nominal lengths mostly do not behave so (stops, retries, ramps)."""
+others. Two tokens of difference are enough to part them, and most measured loops are parted
+(stops before the limit, retries, ramps); `vllm bench serve --ignore-eos` with fixed lengths is
+not, and its TTFT is about three times as long as predicted here."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -66,9 +70,17 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draw_traffic(
-    workload: Workload, *, replicas: int = 1, seed: int = 0, waves: float = WAVES
+    workload: Workload,
+    *,
+    replicas: int = 1,
+    seed: int = 0,
+    waves: float = WAVES,
+    jitter_tokens: float = OUTPUT_JITTER_TOKENS,
 ) -> Traffic:
-    """Return the requests that one of `replicas` equal engines sees."""
+    """Return the requests that one of `replicas` equal engines sees.
+
+    `jitter_tokens` is the most that answers of one nominal length differ in a closed loop.
+    """
     arrivals = workload.arrivals
     if arrivals is None:
         raise InvalidRequest("the workload names no arrivals", pointer="/workload/arrivals")
@@ -80,7 +92,8 @@ def draw_traffic(
     generator = np.random.default_rng(seed)
     match arrivals:
         case ClosedLoop():
-            return _closed_loop(arrivals, prompts, outputs, replicas, waves, generator)
+            natural = _natural(outputs, jitter_tokens)
+            return _closed_loop(arrivals, prompts, natural, replicas, waves, generator)
         case BatchArrivals():
             return _batch(arrivals, prompts, outputs, replicas, generator)
         case PoissonArrivals() | GammaArrivals():
@@ -111,7 +124,7 @@ def _closed_loop(
         weights[clients:] = (1.0 - clients / whole) / (number - clients)
     return Traffic(
         prompts=sample_tokens(prompts, number, generator),
-        outputs=sample_tokens(_natural(outputs), number, generator),
+        outputs=sample_tokens(outputs, number, generator),
         arrivals=np.zeros(number),
         concurrency=clients,
         weights=weights,
@@ -120,13 +133,13 @@ def _closed_loop(
     )
 
 
-def _natural(outputs: Lengths) -> Lengths:
+def _natural(outputs: Lengths, jitter_tokens: float) -> Lengths:
     """Return one nominal length as lengths that differ a little; others as they are."""
     if isinstance(outputs, FixedLength):
         outputs = outputs.tokens
     if not isinstance(outputs, int):
         return outputs
-    spread = round(OUTPUT_JITTER * outputs)
+    spread = round(min(OUTPUT_JITTER * outputs, jitter_tokens))
     return UniformLength(low=max(outputs - spread, 1), high=max(outputs + spread, 1))
 
 
