@@ -67,6 +67,8 @@ class FilledWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """What was taken for granted, one sentence each."""
     arrivals_given: bool
     """Whether the caller stated the load; else the preset's nominal one stands in."""
+    limits_given: bool
+    """Whether the caller stated limits; else the preset's usual ones stand in."""
 
 
 @functools.cache
@@ -116,6 +118,7 @@ def fill_workload(workload: Workload | None, slo: Slo | None) -> FilledWorkload:
         slo=_fill_slo(slo, given, preset, said),
         assumptions=tuple(said),
         arrivals_given=given.arrivals is not None,
+        limits_given=slo is not None,
     )
 
 

@@ -52,8 +52,19 @@ def _tensor_reason(case: Case) -> str:
     rivals = [t for t in case.found.trials if t.sized.topology != pick.sized.topology]
     if not rivals:
         return f"{fits}; no other legal size fits."
-    own = case.found.reference or pick
-    return f"{fits}. {_compared(own, rivals[0], problem.objective)}{_copies(own, rivals)}"
+    own, rival = _pair(case, rivals)
+    return f"{fits}. {_compared(own, rival, problem.objective)}{_copies(own, rivals)}"
+
+
+def _pair(case: Case, rivals: list[Trial]) -> tuple[Trial, Trial]:
+    """Return the pick and its best rival by one method: simulated both, else closed form both."""
+    topology = case.sized.topology
+    simulated = case.found.finalists
+    own = next((t for t in simulated if t.sized.topology == topology), None)
+    rival = next((t for t in simulated if t.sized.topology != topology), None)
+    if own is not None and rival is not None:
+        return own, rival
+    return case.found.reference or case.pick, rivals[0]
 
 
 def _compared(pick: Trial, rival: Trial, objective: str) -> str:

@@ -83,6 +83,8 @@ def find_best(problem: Problem) -> Found:
     finalists = _confirmed(problem, shortlist)
     problem, finalists = _settle_by_simulation(problem, finalists)
     pick = _with_headroom(problem, finalists[0]) if finalists else None
+    if pick is not None:
+        pick = _with_sound_budget(problem, pick, token_trials.get(pick.sized.topology, ()))
     return Found(
         problem=problem,
         pick=pick,
@@ -146,6 +148,22 @@ def _with_headroom(problem: Problem, pick: Trial) -> Trial:
         more = with_capacity(problem, try_out(problem, pick.sized, copies=pick.copies + 1))
         pick = with_carried_capacity(problem, confirm(problem, more))
     return pick
+
+
+def _with_sound_budget(problem: Problem, pick: Trial, trials: tuple[Trial, ...]) -> Trial:
+    """Return the pick with vLLM's own token budget, unless the simulation confirms the gain."""
+    own = trials[0] if trials else None
+    chosen = pick.sized.effective.max_num_batched_tokens
+    if own is None or own.sized.kv_cache_dtype != pick.sized.kv_cache_dtype:
+        return pick
+    if own.sized.effective.max_num_batched_tokens == chosen or _starves(problem, own):
+        return pick
+    rival = confirm(
+        problem, with_capacity(problem, try_out(problem, own.sized, copies=pick.copies))
+    )
+    if not rival.meets or merit(problem, rival) * _WORTH_A_CHANGE < merit(problem, pick):
+        return pick
+    return with_carried_capacity(problem, rival)
 
 
 def _is_tight(problem: Problem, pick: Trial) -> bool:

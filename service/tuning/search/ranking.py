@@ -5,7 +5,7 @@ from service.tuning.search.trial import Trial
 
 _CAPACITY_WEIGHT = 2 / 3
 """Balanced: capacity counts twice as much as speed, since the limits already hold."""
-_EIGHT_BIT_CACHE_HANDICAP = 0.95
+_EIGHT_BIT_CACHE_HANDICAP = 0.9
 """An 8-bit cache must gain this much: it may cost quality on very long contexts (guide 1)."""
 _PIPELINE_HANDICAP = 0.9
 _DATA_PARALLEL_HANDICAP = 0.85

@@ -428,3 +428,31 @@ def test_harsh_measures_need_permission() -> None:
     assert with_it.estimate.fits
     assert with_it.config.quantization == "fp8"
     assert with_it.config.enforce_eager is None
+
+
+def test_usual_limits_give_way_on_slow_hardware_and_stated_ones_do_not() -> None:
+    """A preset's limits widen where they leave no load; limits that were stated are kept."""
+    hardware = Hardware(gpu="RTX-3090", gpus_per_node=2)
+    stated = Slo(targets=[p95("ttft", 500), p95("tpot", 50)])
+
+    usual = advise(hardware=hardware, workload=Workload(preset="chat"))
+    kept = advise(hardware=hardware, workload=Workload(preset="chat"), slo=stated)
+
+    assert usual.request.slo.targets[0].limit_ms > 500
+    assert any("usual limits" in sentence for sentence in usual.request.assumptions)
+    assert kept.request.slo.targets == stated.targets
+
+
+@pytest.mark.parametrize("objective", ["balanced", "latency", "throughput", "cost"])
+def test_the_capacity_in_the_headline_holds_by_simulation(objective: str) -> None:
+    """Asking again at nine tenths of the stated capacity is feasible."""
+    advice = advise(objective=objective)
+    words = advice.headline.split("up to about ")[1]
+    capacity = float(words.split(" ")[0].replace(",", ""))
+
+    again = advise(
+        objective=objective,
+        workload=Workload(preset="chat", arrivals=PoissonArrivals(requests_per_s=0.9 * capacity)),
+    )
+
+    assert again.feasible
