@@ -44,12 +44,13 @@ from service.tuning.search.alternatives import alternates
 from service.tuning.search.baseline import baseline_of
 from service.tuning.search.drafter import resolve_drafter
 from service.tuning.search.emission import emitted
-from service.tuning.search.finder import Found, fewer_copies
+from service.tuning.search.finder import Found
 from service.tuning.search.nearest_fit import memory_binding, nearest_that_fits
 from service.tuning.search.nearest_slo import nearest_within_limits, slo_binding
 from service.tuning.search.obstacles import is_beyond_model, model_ends, refused, too_dear
 from service.tuning.search.pins import check_pins
 from service.tuning.search.problem import Problem, pose_problem
+from service.tuning.search.refining import fewer_copies
 from service.tuning.search.sizing import plan_config
 from service.tuning.search.trial import Trial
 from service.tuning.search.usual_limits import find_within_usual_limits

@@ -20,8 +20,9 @@ from api_schemas.workload import (
 from service.tuning.estimate import estimate
 from service.tuning.recommend import recommend, understand
 from service.tuning.search.baseline import baseline_of
-from service.tuning.search.finder import assess_all, find_best, refine, size_all
+from service.tuning.search.finder import assess_all, find_best, size_all
 from service.tuning.search.ranking import merit, rank_key
+from service.tuning.search.refining import refine
 
 MODELS = (
     "meta-llama/Llama-3.1-8B-Instruct",

@@ -2,10 +2,11 @@
 
 import msgspec
 
-from service.tuning.search.finder import Found, confirm
+from service.tuning.search.finder import Found
 from service.tuning.search.pareto import pareto_front
 from service.tuning.search.problem import Problem
 from service.tuning.search.ranking import speed_per_s, throughput_tokens_per_s
+from service.tuning.search.refining import confirm
 from service.tuning.search.trial import Trial
 
 _NOTEWORTHY = 1.05

@@ -2,44 +2,25 @@
 
 import msgspec
 
-from service.tuning.lengths import max_tokens
-from service.tuning.search.admission_rule import AdmissionChoice, round_down
-from service.tuning.search.carried import carried_factor, with_carried_capacity
-from service.tuning.search.operating_point import operating_point
-from service.tuning.search.problem import Problem, at_rate, whole
-from service.tuning.search.ranking import merit, rank_key
-from service.tuning.search.sizing import (
-    FP8,
-    Misfit,
-    Sized,
-    size_topology,
-    uses_fp8_kv,
-    with_admission,
-    with_batched_tokens,
+from service.tuning.search.misfit import Misfit
+from service.tuning.search.problem import Problem
+from service.tuning.search.ranking import ranked
+from service.tuning.search.refining import assess, confirm, refine
+from service.tuning.search.settling import (
+    settle_by_simulation,
+    settle_load,
+    with_headroom,
+    with_sound_budget,
 )
+from service.tuning.search.sizing import FP8, Sized, size_topology, uses_fp8_kv
 from service.tuning.search.topology import Topology, legal_topologies
-from service.tuning.search.trial import SLOWEST_FACTOR, Trial, try_out, with_capacity
+from service.tuning.search.trial import Trial
 
-TOKEN_BUDGETS = (2048, 4096, 8192, 16_384)
-"""Budgets that are compared beside vLLM's own one; the guides move between 2048 and 16384."""
 _REFINED = 3
+_SIMULATED = 3
+_RESCUED = 2
 _AMPLE = 2.0
 """A 16-bit cache that carries twice the stated load is left alone."""
-_SIMULATED = 3
-_MOST_STEPS = 64
-"""A prompt in more steps than this holds up those behind it (vLLM PR 10235)."""
-_RESCUED = 2
-_WORTH_SETTLING = 1.1
-"""The load is looked at again when it is this far above the operating point."""
-_WORTH_A_CHANGE = 1.02
-"""A value other than vLLM's own must gain this much."""
-_OPERATING_SHARE = 0.7
-"""Of its capacity, where a machine is looked at when no load is stated."""
-_BACK_OFF = 0.8
-"""The guides step back to 0.8 of the cap where preemptions begin."""
-_BACK_OFF_STEPS = 4
-_COST_HEADROOM = {"production": 0.8, "aggressive": 0.95}
-"""Share of its capacity that a copy is filled to when copies are counted."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +44,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         pick = self.pick
         if pick is None:
             return None
-        key = (pick.sized.topology, pick.sized.kv_cache_dtype)
-        same = (t for t in self.trials if (t.sized.topology, t.sized.kv_cache_dtype) == key)
+        same = (trial for trial in self.trials if _layout(trial) == _layout(pick))
         return next(same, pick)
 
 
@@ -76,99 +56,34 @@ def find_best(problem: Problem) -> Found:
             break
         sized, _ = size_all(resort)
         problem = resort if sized else problem
-    problem, trials = _settle_load(problem, _ranked(problem, assess_all(problem, sized)))
+    problem, trials = settle_load(problem, ranked(problem, assess_all(problem, sized)))
     refined = [refine(problem, trial) for trial in trials[:_REFINED]]
-    token_trials = {one.best.sized.topology: one.token_trials for one in refined}
-    shortlist = _ranked(problem, [*(one.best for one in refined), *trials[_REFINED:]])
+    budgets = {_layout(one.best): one.token_trials for one in refined}
+    shortlist = ranked(problem, [*(one.best for one in refined), *trials[_REFINED:]])
     finalists = _confirmed(problem, shortlist)
-    problem, finalists = _settle_by_simulation(problem, finalists)
-    pick = _with_headroom(problem, finalists[0]) if finalists else None
+    problem, finalists = settle_by_simulation(problem, finalists)
+    pick = with_headroom(problem, finalists[0]) if finalists else None
+    compared = budgets.get(_layout(pick), ()) if pick is not None else ()
     if pick is not None:
-        pick = _with_sound_budget(problem, pick, token_trials.get(pick.sized.topology, ()))
+        pick = with_sound_budget(problem, pick, compared)
     return Found(
         problem=problem,
         pick=pick,
         trials=tuple(shortlist),
         finalists=tuple(finalists),
         misfits=tuple(misfits),
-        token_trials=token_trials.get(pick.sized.topology, ()) if pick else (),
+        token_trials=compared,
     )
-
-
-def _settle_load(problem: Problem, trials: list[Trial]) -> tuple[Problem, list[Trial]]:
-    """Return the problem at a load that suits the hardware, when the caller stated none.
-
-    A preset's nominal rate says nothing about this machine: what it carries within the limits
-    is looked for, and the figures are given at 70 % of that.
-    """
-    best = trials[0] if trials else None
-    if problem.filled.arrivals_given or best is None or best.capacity_factor is None:
-        return problem, trials
-    if best.capacity_factor <= SLOWEST_FACTOR:
-        return problem, trials
-    rate = (problem.demand.requests_per_s or 0.0) * best.capacity_factor * _OPERATING_SHARE
-    settled = at_rate(problem, float(f"{rate:.2g}"))
-    again = [assess(settled, trial.sized) for trial in trials]
-    return settled, _ranked(settled, again)
 
 
 def _confirmed(problem: Problem, shortlist: list[Trial]) -> list[Trial]:
     """Return the first few simulated, best first; where none keeps the limits, the fastest too."""
-    finalists = _ranked(problem, [confirm(problem, one) for one in shortlist[:_SIMULATED]])
+    finalists = ranked(problem, [confirm(problem, one) for one in shortlist[:_SIMULATED]])
     rest = shortlist[_SIMULATED:]
     if not finalists or finalists[0].meets or not rest:
         return finalists
     fastest = sorted(rest, key=lambda one: one.performance.e2el_ms.mean)[:_RESCUED]
-    return _ranked(problem, [*finalists, *(confirm(problem, one) for one in fastest)])
-
-
-def _settle_by_simulation(problem: Problem, finalists: list[Trial]) -> tuple[Problem, list[Trial]]:
-    """Return the problem at a load that the simulation confirms, where none was stated."""
-    offered = problem.demand.requests_per_s
-    if not finalists or problem.filled.arrivals_given or offered is None:
-        return problem, finalists
-    best = finalists[0]
-    if best.meets:
-        share = with_carried_capacity(problem, best).capacity_factor
-    else:
-        shares = [carried_factor(problem, trial) for trial in finalists]
-        share = max((one for one in shares if one is not None), default=None)
-    if share is None or share * _OPERATING_SHARE >= 1 / _WORTH_SETTLING:
-        return problem, finalists
-    settled = at_rate(problem, float(f"{offered * share * _OPERATING_SHARE:.2g}"))
-    again = [with_capacity(settled, try_out(settled, f.sized, copies=f.copies)) for f in finalists]
-    return settled, _ranked(settled, [confirm(settled, trial) for trial in again])
-
-
-def _with_headroom(problem: Problem, pick: Trial) -> Trial:
-    """Return the pick with its simulated capacity, and copies added until it leaves head-room."""
-    pick = with_carried_capacity(problem, pick)
-    most = problem.most_copies(pick.sized.topology.gpus)
-    while _is_tight(problem, pick) and pick.copies < most:
-        more = with_capacity(problem, try_out(problem, pick.sized, copies=pick.copies + 1))
-        pick = with_carried_capacity(problem, confirm(problem, more))
-    return pick
-
-
-def _with_sound_budget(problem: Problem, pick: Trial, trials: tuple[Trial, ...]) -> Trial:
-    """Return the pick with vLLM's own token budget, unless the simulation confirms the gain."""
-    own = trials[0] if trials else None
-    chosen = pick.sized.effective.max_num_batched_tokens
-    if own is None or own.sized.kv_cache_dtype != pick.sized.kv_cache_dtype:
-        return pick
-    if own.sized.effective.max_num_batched_tokens == chosen or _starves(problem, own):
-        return pick
-    rival = confirm(
-        problem, with_capacity(problem, try_out(problem, own.sized, copies=pick.copies))
-    )
-    if not rival.meets or merit(problem, rival) * _WORTH_A_CHANGE < merit(problem, pick):
-        return pick
-    return with_carried_capacity(problem, rival)
-
-
-def _is_tight(problem: Problem, pick: Trial) -> bool:
-    factor = pick.capacity_factor
-    return factor is not None and factor * _COST_HEADROOM[problem.posture] < 1
+    return ranked(problem, [*finalists, *(confirm(problem, one) for one in fastest)])
 
 
 def last_resorts(problem: Problem) -> tuple[Problem, ...]:
@@ -247,122 +162,5 @@ def topologies(problem: Problem) -> tuple[Topology, ...]:
     )
 
 
-def assess(problem: Problem, sized: Sized) -> Trial:
-    """Return the trial in as many copies as the objective wants (closed form)."""
-    copies = problem.most_copies(sized.topology.gpus)
-    trial = with_capacity(problem, try_out(problem, sized, copies=copies))
-    if problem.objective == "cost" and trial.meets:
-        return fewer_copies(problem, trial) or trial
-    return trial
-
-
-def fewer_copies(problem: Problem, trial: Trial) -> Trial | None:
-    """Return the trial in the fewest copies that carry a stated load with head-room, if fewer."""
-    most = trial.copies
-    if not problem.filled.arrivals_given:
-        return None
-    first = 1
-    if trial.capacity_factor is not None:
-        first = whole(most / trial.capacity_factor / _COST_HEADROOM[problem.posture])
-    for copies in range(min(first, most), most):
-        fewer = with_capacity(problem, try_out(problem, trial.sized, copies=copies))
-        if fewer.meets:
-            return fewer
-    return None
-
-
-class Refined(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial with its cap and token budget settled."""
-
-    best: Trial
-    token_trials: tuple[Trial, ...]
-
-
-def refine(problem: Problem, trial: Trial) -> Refined:
-    """Return the trial with the admission cap of its operating point and the best token budget."""
-    trial = _at_operating_point(problem, trial)
-    if problem.pin.max_num_batched_tokens is not None:
-        return Refined(best=trial, token_trials=(trial,))
-    compared = [trial, *_other_budgets(problem, trial)]
-    quick = [other for other in compared if not _starves(problem, other)]
-    best = min(quick or compared, key=lambda other: _budget_key(problem, other, trial))
-    return Refined(best=best, token_trials=tuple(compared))
-
-
-def _starves(problem: Problem, trial: Trial) -> bool:
-    """Whether long prompts take so many steps that the requests behind them starve."""
-    budget = trial.sized.effective.max_num_batched_tokens or 1
-    longest = min(
-        max_tokens(problem.filled.workload.prompt_tokens or 1), trial.sized.plan.max_model_len
-    )
-    return longest > _MOST_STEPS * budget
-
-
-def _budget_key(problem: Problem, other: Trial, own: Trial) -> tuple[float, ...]:
-    """Return the rank of a budget; vLLM's own one gets the gain that a change must bring."""
-    if not other.meets:
-        return rank_key(problem, other)
-    bonus = _WORTH_A_CHANGE if other is own else 1.0
-    return (0.0, -merit(problem, other) * bonus, 0.0)
-
-
-def _other_budgets(problem: Problem, trial: Trial) -> list[Trial]:
-    own = trial.sized.effective.max_num_batched_tokens
-    found = []
-    for tokens in TOKEN_BUDGETS:
-        sized = with_batched_tokens(problem, trial.sized, tokens) if tokens != own else None
-        if sized is not None:
-            found.append(with_capacity(problem, try_out(problem, sized, copies=trial.copies)))
-    return found
-
-
-def _at_operating_point(problem: Problem, trial: Trial) -> Trial:
-    """Return the trial with a cap no larger than where the time per token reaches its limit."""
-    if problem.pin.max_num_seqs is not None:
-        return trial
-    cap = operating_point(problem, trial)
-    if cap is None or round_down(cap) >= trial.sized.admission.value:
-        return trial
-    lower = _lowered(problem, trial, cap=round_down(cap), limited_by_slo=True)
-    return lower or trial
-
-
-def confirm(problem: Problem, trial: Trial) -> Trial:
-    """Return the trial simulated, its cap stepped back while preemptions are predicted."""
-    limit = problem.filled.slo.max_preemptions_per_request or 0.0
-    simulated = _simulate(problem, trial)
-    for _ in range(_BACK_OFF_STEPS):
-        if simulated.performance.preemptions_per_request <= limit:
-            break
-        cap = round_down(simulated.sized.admission.value * _BACK_OFF)
-        lower = None
-        if problem.pin.max_num_seqs is None and cap < simulated.sized.admission.value:
-            lower = _lowered(problem, trial, cap=cap, limited_by_slo=False)
-        if lower is None:
-            break
-        simulated = _simulate(problem, lower)
-    return simulated
-
-
-def _simulate(problem: Problem, trial: Trial) -> Trial:
-    simulated = try_out(problem, trial.sized, copies=trial.copies, method="simulation")
-    return msgspec.structs.replace(simulated, capacity_factor=trial.capacity_factor)
-
-
-def _lowered(problem: Problem, trial: Trial, *, cap: int, limited_by_slo: bool) -> Trial | None:
-    admission: AdmissionChoice = msgspec.structs.replace(
-        trial.sized.admission,
-        value=cap,
-        limited_by="slo" if limited_by_slo else trial.sized.admission.limited_by,
-    )
-    sized = with_admission(problem, trial.sized, admission)
-    if sized is None:
-        return None
-    return with_capacity(problem, try_out(problem, sized, copies=trial.copies))
-
-
-def _ranked(problem: Problem, trials: list[Trial]) -> list[Trial]:
-    return sorted(
-        trials,
-        key=lambda t: (rank_key(problem, t), t.sized.topology, t.sized.kv_cache_dtype or ""),
-    )
+def _layout(trial: Trial) -> tuple[Topology, str | None]:
+    return trial.sized.topology, trial.sized.kv_cache_dtype

@@ -11,8 +11,9 @@ from service.tuning.hardware.spec import Gpu, Node
 from service.tuning.models.spec import Quantization, WeightFormat
 from service.tuning.search.emission import emitted
 from service.tuning.search.finder import Found, size_all
+from service.tuning.search.misfit import Misfit
 from service.tuning.search.problem import Problem
-from service.tuning.search.sizing import Misfit, Sized, plan_config
+from service.tuning.search.sizing import Sized, plan_config
 from service.tuning.search.utilization_rule import choose_utilization
 
 _GPU_COUNTS = (2, 4, 8, 16)

@@ -31,6 +31,14 @@ def rank_key(problem: Problem, trial: Trial) -> tuple[float, ...]:
     return (0.0, -merit(problem, trial), float(trial.gpus))
 
 
+def ranked(problem: Problem, trials: list[Trial]) -> list[Trial]:
+    """Return the trials, best first; equal ones in order of their layout."""
+    return sorted(
+        trials,
+        key=lambda t: (rank_key(problem, t), t.sized.topology, t.sized.kv_cache_dtype or ""),
+    )
+
+
 def merit(problem: Problem, trial: Trial) -> float:
     """Return how good a trial is for the objective; higher is better."""
     return _objective(problem, trial) * _handicap(trial)

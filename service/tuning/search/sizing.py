@@ -1,15 +1,16 @@
 """One layout sized: length, admission cap and token budget that its memory carries."""
 
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.defaults import effective_config
 from service.tuning.memory.budget import plan_memory
-from service.tuning.memory.plan import GIB, KvPlan, MemoryPlan
+from service.tuning.memory.plan import KvPlan, MemoryPlan
 from service.tuning.rules.domains import kv_cache_dtype_support, minimum_batched_tokens
 from service.tuning.search.admission_rule import AdmissionChoice, choose_admission
+from service.tuning.search.misfit import Misfit, misfit_of
 from service.tuning.search.problem import Problem
 from service.tuning.search.topology import Topology
 
@@ -21,8 +22,6 @@ _ROUNDS = 4
 """Of cap against pool; they settle in two or three."""
 _BLOCK_TOKENS = 16
 _BUDGET_STEP = 256
-
-Obstacle = Literal["weights", "memory", "length", "other_users", "state_blocks"]
 
 
 class Sized(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,19 +43,6 @@ class Sized(msgspec.Struct, frozen=True, kw_only=True):
         return self.plan.kv
 
 
-class Misfit(msgspec.Struct, frozen=True, kw_only=True):
-    """A layout that does not fit, and what stands in the way."""
-
-    topology: Topology
-    kv_cache_dtype: str | None
-    obstacle: Obstacle
-    detail: str
-    config: EngineConfig
-    plan: MemoryPlan
-    missing_gib: float
-    """More memory per GPU that would make it fit, about."""
-
-
 def size_topology(
     problem: Problem,
     topology: Topology,
@@ -68,7 +54,7 @@ def size_topology(
     draft = _draft_config(problem, topology, kv_cache_dtype, max_num_batched_tokens)
     plan, draft = _fit_length(problem, _fit_floor(problem, _fit_states(problem, draft)))
     if not plan.fits or plan.kv is None:
-        return _misfit(problem, topology, kv_cache_dtype, draft, plan)
+        return misfit_of(problem, topology, kv_cache_dtype, draft, plan)
     return _fit_admission(problem, topology, kv_cache_dtype, draft, plan)
 
 
@@ -193,7 +179,7 @@ def _fit_admission(
         capped = _with_cap(problem, config, admission.value)
         effective, plan = plan_config(problem, capped)
         if not plan.fits or plan.kv is None:
-            return sound or _misfit(problem, topology, kv_cache_dtype, capped, plan)
+            return sound or misfit_of(problem, topology, kv_cache_dtype, capped, plan)
         again = _admit(problem, plan)
         if problem.pin.max_num_seqs is not None or again.value >= admission.value:
             sound = Sized(
@@ -217,7 +203,7 @@ def _smallest(
     capped = _with_cap(problem, config, 1)
     effective, plan = plan_config(problem, capped)
     if not plan.fits or plan.kv is None:
-        return _misfit(problem, topology, kv_cache_dtype, capped, plan)
+        return misfit_of(problem, topology, kv_cache_dtype, capped, plan)
     return Sized(
         topology=topology,
         kv_cache_dtype=kv_cache_dtype,
@@ -283,70 +269,3 @@ def _cautious(kv: KvPlan, plan: MemoryPlan) -> KvPlan:
     """Return the pool at the low end of its 80 % band."""
     kept = 1 - plan.band_bytes / plan.available_bytes if plan.available_bytes > 0 else 1.0
     return msgspec.structs.replace(kv, num_blocks=max(1, int(kv.num_blocks * max(0.5, kept))))
-
-
-def _misfit(
-    problem: Problem,
-    topology: Topology,
-    kv_cache_dtype: str | None,
-    config: EngineConfig,
-    plan: MemoryPlan,
-) -> Misfit:
-    obstacle, detail, missing = _explain(problem, config, plan)
-    return Misfit(
-        topology=topology,
-        kv_cache_dtype=kv_cache_dtype,
-        obstacle=obstacle,
-        detail=detail,
-        config=config,
-        plan=plan,
-        missing_gib=missing / GIB,
-    )
-
-
-def _explain(
-    problem: Problem, config: EngineConfig, plan: MemoryPlan
-) -> tuple[Obstacle, str, float]:
-    """Return what stands in the way, in one sentence, and the bytes that are missing."""
-    if "free_memory" in plan.refusals:
-        return _explain_others(problem, plan)
-    if plan.kv is None or plan.available_bytes <= 0:
-        return _explain_empty_pool(problem, plan)
-    if plan.refusals == ("state_blocks",):
-        detail = (
-            f"Each running request needs a state block, but the pool holds only "
-            f"{plan.kv.num_blocks} for {config.max_num_seqs} requests."
-        )
-        return "state_blocks", detail, float(plan.kv.block_bytes)
-    length = config.max_model_len
-    needed = plan.kv.request_blocks(length if isinstance(length, int) else plan.max_model_len)
-    detail = (
-        f"The KV cache of {plan.available_bytes / GIB:.1f} GiB holds a request of "
-        f"{plan.kv.largest_max_model_len} tokens at most, but {length} are needed."
-    )
-    return "length", detail, float((needed - plan.kv.num_blocks + 1) * plan.kv.block_bytes)
-
-
-def _explain_others(problem: Problem, plan: MemoryPlan) -> tuple[Obstacle, str, float]:
-    free_gib = problem.node.total_memory_gib - problem.node.used_memory_gib
-    detail = (
-        f"vLLM would ask for {plan.requested_bytes / GIB:.1f} GiB, but others leave only "
-        f"{free_gib:.1f} GiB of the GPU free."
-    )
-    return "other_users", detail, plan.requested_bytes - free_gib * GIB
-
-
-def _explain_empty_pool(problem: Problem, plan: MemoryPlan) -> tuple[Obstacle, str, float]:
-    weights_gib, share_gib = plan.weights_bytes / GIB, plan.requested_bytes / GIB
-    if plan.weights_bytes >= plan.requested_bytes:
-        detail = (
-            f"The weights take {weights_gib:.1f} GiB of each GPU, but vLLM may use only "
-            f"{share_gib:.1f} GiB of {problem.node.total_memory_gib:.1f} GiB."
-        )
-        return "weights", detail, -plan.available_bytes
-    others_gib = share_gib - weights_gib - plan.available_bytes / GIB
-    detail = (
-        f"After {weights_gib:.1f} GiB of weights and {others_gib:.1f} GiB of working memory "
-        f"nothing of {share_gib:.1f} GiB is left for the KV cache."
-    )
-    return "memory", detail, -plan.available_bytes

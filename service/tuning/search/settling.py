@@ -1,0 +1,84 @@
+"""The load at which a machine is looked at, and the room that a pick leaves above it."""
+
+from service.tuning.search.carried import carried_factor, with_carried_capacity
+from service.tuning.search.problem import Problem, at_rate
+from service.tuning.search.ranking import merit, ranked
+from service.tuning.search.refining import (
+    COST_HEADROOM,
+    WORTH_A_CHANGE,
+    assess,
+    confirm,
+    starves,
+)
+from service.tuning.search.trial import SLOWEST_FACTOR, Trial, try_out, with_capacity
+
+_WORTH_SETTLING = 1.1
+"""The load is looked at again when it is this far above the operating point."""
+_OPERATING_SHARE = 0.7
+"""Of its capacity, where a machine is looked at when no load is stated."""
+
+
+def settle_load(problem: Problem, trials: list[Trial]) -> tuple[Problem, list[Trial]]:
+    """Return the problem at a load that suits the hardware, when the caller stated none.
+
+    A preset's nominal rate says nothing about this machine: what it carries within the limits
+    is looked for, and the figures are given at 70 % of that.
+    """
+    best = trials[0] if trials else None
+    if problem.filled.arrivals_given or best is None or best.capacity_factor is None:
+        return problem, trials
+    if best.capacity_factor <= SLOWEST_FACTOR:
+        return problem, trials
+    rate = (problem.demand.requests_per_s or 0.0) * best.capacity_factor * _OPERATING_SHARE
+    settled = at_rate(problem, float(f"{rate:.2g}"))
+    again = [assess(settled, trial.sized) for trial in trials]
+    return settled, ranked(settled, again)
+
+
+def settle_by_simulation(problem: Problem, finalists: list[Trial]) -> tuple[Problem, list[Trial]]:
+    """Return the problem at a load that the simulation confirms, where none was stated."""
+    offered = problem.demand.requests_per_s
+    if not finalists or problem.filled.arrivals_given or offered is None:
+        return problem, finalists
+    best = finalists[0]
+    if best.meets:
+        share = with_carried_capacity(problem, best).capacity_factor
+    else:
+        shares = [carried_factor(problem, trial) for trial in finalists]
+        share = max((one for one in shares if one is not None), default=None)
+    if share is None or share * _OPERATING_SHARE >= 1 / _WORTH_SETTLING:
+        return problem, finalists
+    settled = at_rate(problem, float(f"{offered * share * _OPERATING_SHARE:.2g}"))
+    again = [with_capacity(settled, try_out(settled, f.sized, copies=f.copies)) for f in finalists]
+    return settled, ranked(settled, [confirm(settled, trial) for trial in again])
+
+
+def with_headroom(problem: Problem, pick: Trial) -> Trial:
+    """Return the pick with its simulated capacity, and copies added until it leaves head-room."""
+    pick = with_carried_capacity(problem, pick)
+    most = problem.most_copies(pick.sized.topology.gpus)
+    while _is_tight(problem, pick) and pick.copies < most:
+        more = with_capacity(problem, try_out(problem, pick.sized, copies=pick.copies + 1))
+        pick = with_carried_capacity(problem, confirm(problem, more))
+    return pick
+
+
+def with_sound_budget(problem: Problem, pick: Trial, trials: tuple[Trial, ...]) -> Trial:
+    """Return the pick with vLLM's own token budget, unless the simulation confirms the gain."""
+    own = trials[0] if trials else None
+    chosen = pick.sized.effective.max_num_batched_tokens
+    if own is None or own.sized.kv_cache_dtype != pick.sized.kv_cache_dtype:
+        return pick
+    if own.sized.effective.max_num_batched_tokens == chosen or starves(problem, own):
+        return pick
+    rival = confirm(
+        problem, with_capacity(problem, try_out(problem, own.sized, copies=pick.copies))
+    )
+    if not rival.meets or merit(problem, rival) * WORTH_A_CHANGE < merit(problem, pick):
+        return pick
+    return with_carried_capacity(problem, rival)
+
+
+def _is_tight(problem: Problem, pick: Trial) -> bool:
+    factor = pick.capacity_factor
+    return factor is not None and factor * COST_HEADROOM[problem.posture] < 1
