@@ -88,7 +88,8 @@ def _other_budgets(problem: Problem, trial: Trial) -> list[Trial]:
     for tokens in TOKEN_BUDGETS:
         sized = with_batched_tokens(problem, trial.sized, tokens) if tokens != own else None
         if sized is not None:
-            found.append(with_capacity(problem, try_out(problem, sized, copies=trial.copies)))
+            other = try_out(problem, sized, copies=trial.copies)
+            found.append(with_capacity(problem, other, near=trial.capacity_factor))
     return found
 
 
@@ -134,4 +135,5 @@ def _lowered(problem: Problem, trial: Trial, *, cap: int, limited_by_slo: bool) 
     sized = with_admission(problem, trial.sized, admission)
     if sized is None:
         return None
-    return with_capacity(problem, try_out(problem, sized, copies=trial.copies))
+    lowered = try_out(problem, sized, copies=trial.copies)
+    return with_capacity(problem, lowered, near=trial.capacity_factor)

@@ -25,6 +25,7 @@ Method = Literal["closed_form", "simulation"]
 FASTEST_FACTOR, SLOWEST_FACTOR = 1024.0, 1 / 1024
 """Multiples of the offered rate between which the capacity is looked for."""
 _HALVINGS = 3
+_HALF_OCTAVE = 2**0.5
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,16 +94,16 @@ def try_out(
     )
 
 
-def with_capacity(problem: Problem, trial: Trial) -> Trial:
+def with_capacity(problem: Problem, trial: Trial, *, near: float | None = None) -> Trial:
     """Return the trial with the largest load that it carries within the limits (closed form).
 
     The offered rate is doubled or halved until the verdict changes, then the interval is halved
-    three times on a logarithmic scale: known to about a tenth.
+    three times on a logarithmic scale: known to about a tenth. `near` is a first guess.
     """
     if problem.demand.requests_per_s is None:
         return trial
     holds = _Holds(problem, trial)
-    low, high = _bracket(holds, starts_well=trial.meets)
+    low, high = _around(holds, near) or _bracket(holds, starts_well=trial.meets)
     for _ in range(_HALVINGS):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -124,6 +125,14 @@ class _Holds:
         load = scaled(self._share, factor)
         performance, outcomes = closed_form(self._prepared, load, self._slo)
         return not performance.saturated and all(outcome.margin >= 0 for outcome in outcomes)
+
+
+def _around(holds: _Holds, near: float | None) -> tuple[float, float] | None:
+    """Return the octave around a guess when the verdict changes inside it."""
+    if near is None:
+        return None
+    low, high = near / _HALF_OCTAVE, near * _HALF_OCTAVE
+    return (low, high) if holds(low) and not holds(high) else None
 
 
 def _bracket(holds: _Holds, *, starts_well: bool) -> tuple[float, float]:

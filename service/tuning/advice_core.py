@@ -1,0 +1,191 @@
+"""The part of an advice that depends on whether the request can be met."""
+
+import msgspec
+
+from api_schemas.engine import EngineConfig
+from api_schemas.estimate import Estimate
+from api_schemas.explanation import Decision, Finding
+from api_schemas.recommendation import (
+    Alternative,
+    Binding,
+    Cost,
+    Nearest,
+    Replicas,
+    TuningRequest,
+)
+from service.tuning.advice_parts import (
+    alternative,
+    cost_of,
+    estimate_of,
+    replicas_of,
+    rule_findings,
+)
+from service.tuning.decisions.case import Case
+from service.tuning.decisions.closest import decide_closest
+from service.tuning.decisions.decide import decide
+from service.tuning.decisions.guides import guide_findings
+from service.tuning.decisions.headline import feasible_headline, infeasible_headline
+from service.tuning.engine.defaults import effective_config
+from service.tuning.search.alternatives import alternates
+from service.tuning.search.emission import emitted
+from service.tuning.search.finder import Found
+from service.tuning.search.nearest_fit import memory_binding, nearest_that_fits
+from service.tuning.search.nearest_slo import nearest_within_limits, slo_binding
+from service.tuning.search.obstacles import is_beyond_model, model_ends, refused, too_dear
+from service.tuning.search.problem import Problem
+from service.tuning.search.refining import fewer_copies
+from service.tuning.search.sizing import plan_config
+from service.tuning.search.trial import Trial
+
+
+class Core(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of an answer that depends on whether the request can be met."""
+
+    feasible: bool
+    headline: str
+    binding: Binding | None
+    nearest: Nearest | None
+    config: EngineConfig
+    effective: EngineConfig
+    replicas: Replicas
+    decisions: list[Decision]
+    estimate: Estimate
+    alternatives: list[Alternative]
+    cost: Cost | None
+    findings: list[Finding]
+
+
+def core_that_fits(request: TuningRequest, problem: Problem, found: Found, pick: Trial) -> Core:
+    """Return the answer for a configuration that starts, whether or not it meets the limits."""
+    config = emitted(problem, pick.sized.config, pick.sized.effective)
+    case = Case(
+        problem=problem,
+        found=found,
+        pick=pick,
+        config=config,
+        defaults=_defaults_beside(problem, config),
+    )
+    findings = rule_findings(
+        problem,
+        config=config,
+        effective=pick.sized.effective,
+        plan=pick.sized.plan,
+        copies=pick.copies,
+    )
+    estimate = _estimate_of_pick(problem, config, pick, findings)
+    binding, nearest = _obstacle(request, problem, pick, findings)
+    fewer = fewer_copies(problem, pick) if pick.meets else None
+    others = alternates(problem, found, fewer=fewer)
+    return Core(
+        feasible=binding is None,
+        headline=feasible_headline(problem, pick)
+        if binding is None
+        else infeasible_headline(problem, binding, nearest),
+        binding=binding,
+        nearest=nearest,
+        config=config,
+        effective=pick.sized.effective,
+        replicas=replicas_of(pick),
+        decisions=decide(case),
+        estimate=estimate,
+        alternatives=[alternative(problem, other, pick) for other in others],
+        cost=cost_of(problem, pick),
+        findings=[*findings, *guide_findings(case)],
+    )
+
+
+def _estimate_of_pick(
+    problem: Problem, config: EngineConfig, pick: Trial, findings: list[Finding]
+) -> Estimate:
+    return estimate_of(
+        problem,
+        config=config,
+        effective=pick.sized.effective,
+        plan=pick.sized.plan,
+        performance=pick.performance,
+        outcomes=pick.outcomes,
+        findings=findings,
+    )
+
+
+def _obstacle(
+    request: TuningRequest, problem: Problem, pick: Trial, findings: list[Finding]
+) -> tuple[Binding | None, Nearest | None]:
+    """Return what stands in the way of a pick that fits in memory, and what would help."""
+    if is_beyond_model(problem):
+        return model_ends(problem, pick)
+    error = next((finding for finding in findings if finding.severity == "error"), None)
+    if error is not None:
+        return refused(error)
+    if not pick.meets:
+        return slo_binding(pick), nearest_within_limits(problem, request.hardware, pick)
+    limit, cost = problem.filled.slo.max_cost_per_million_output_tokens, cost_of(problem, pick)
+    if limit is None or cost is None or cost.per_million_output_tokens is None:
+        return None, None
+    if cost.per_million_output_tokens <= limit:
+        return None, None
+    return too_dear(problem, pick, cost=cost.per_million_output_tokens, limit=limit)
+
+
+def _defaults_beside(problem: Problem, config: EngineConfig) -> EngineConfig:
+    """Return what vLLM would take by itself for the picked layout."""
+    layout = EngineConfig(
+        tensor_parallel_size=config.tensor_parallel_size,
+        pipeline_parallel_size=config.pipeline_parallel_size,
+        data_parallel_size=config.data_parallel_size,
+        enable_expert_parallel=config.enable_expert_parallel,
+    )
+    return effective_config(layout, spec=problem.spec, node=problem.node, version=problem.version)
+
+
+def core_that_does_not_fit(request: TuningRequest, problem: Problem, found: Found) -> Core:
+    """Return the answer when no legal layout fits: the closest one, and what would help."""
+    if not found.misfits:
+        return _no_layout(problem)
+    binding, closest = memory_binding(found)
+    nearest = nearest_that_fits(problem, request.hardware, closest)
+    effective, _ = plan_config(problem, closest.config)
+    config = emitted(problem, closest.config, effective)
+    return _closest(problem, binding, nearest, config)
+
+
+def _no_layout(problem: Problem) -> Core:
+    """Return the answer when the pinned or allowed layouts are none that vLLM accepts."""
+    binding = Binding(
+        constraint="tensor_parallel_size",
+        detail=(
+            "No layout that vLLM accepts for this model is left on these GPUs within the "
+            "constraints."
+        ),
+    )
+    return _closest(problem, binding, None, problem.base)
+
+
+def _closest(
+    problem: Problem, binding: Binding, nearest: Nearest | None, config: EngineConfig
+) -> Core:
+    effective, plan = plan_config(problem, config)
+    findings = rule_findings(problem, config=config, effective=effective, plan=plan)
+    estimate = estimate_of(
+        problem,
+        config=config,
+        effective=effective,
+        plan=plan,
+        performance=None,
+        outcomes=(),
+        findings=findings,
+    )
+    return Core(
+        feasible=False,
+        headline=infeasible_headline(problem, binding, nearest),
+        binding=binding,
+        nearest=nearest,
+        config=config,
+        effective=effective,
+        replicas=Replicas(count=0, gpus=0, requests_per_s_each=None),
+        decisions=decide_closest(problem, config, binding),
+        estimate=estimate,
+        alternatives=[],
+        cost=None,
+        findings=findings,
+    )
