@@ -7,7 +7,7 @@ from msgspec import Meta
 from api_schemas.base import Name, Record, Value
 from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Percentiles
-from api_schemas.slo import TargetOutcome
+from api_schemas.slo import TargetVerdict
 from api_schemas.worker import WorkerDevice
 from api_schemas.workload import Arrivals
 
@@ -63,7 +63,7 @@ class Environment(Record, frozen=True, kw_only=True):
     setpoint_version: str
     cpu: bool
     as_asked: bool
-    """Whether this is the hardware that the recommendation is for."""
+    """Whether hardware, release and model are those that the recommendation is for."""
 
 
 class StartupFigures(Record, frozen=True, kw_only=True):
@@ -85,11 +85,16 @@ class Startup(StartupFigures, frozen=True, kw_only=True):
 
 
 class LoadPoint(Record, frozen=True, kw_only=True):
-    """One load that was offered, and what the server did with it."""
+    """One load that was offered, and what the server did with it.
+
+    `error_percent` is how far the prediction is off, relative to the measurement.
+    """
 
     label: str
     config: EngineConfig
     offered: Arrivals
+    num_requests: int
+    seed: int
     duration_s: float
     completed: int
     failed: int
@@ -111,12 +116,50 @@ class LoadPoint(Record, frozen=True, kw_only=True):
     error_percent: dict[str, float]
 
 
+class MeasuredOutcome(Record, frozen=True, kw_only=True):
+    """One target against what was measured.
+
+    The interval holds the true value with 90 % confidence; a target is met or missed only when all
+    of it lies on that side of the limit. Latencies are milliseconds.
+    """
+
+    target: dict[str, float | str]
+    measured: float
+    interval: tuple[float, float | None]
+    """Low and high; no high end when too few requests were measured to know it."""
+    predicted: float | None
+    verdict: TargetVerdict
+
+
+class ComparedFigure(Record, frozen=True, kw_only=True):
+    """One figure of the recommendation relative to vLLM's defaults, over interleaved starts.
+
+    `interval` holds the true ratio with 95 % confidence; without it no difference is claimed.
+    """
+
+    metric: str
+    defaults: float
+    recommended: float
+    ratio: float
+    interval: tuple[float, float] | None
+    outcome: Literal["better", "worse", "no_difference_shown"]
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """vLLM's defaults against the recommendation under the same load."""
+
+    starts_each: int
+    figures: list[ComparedFigure]
+
+
 class Knee(Record, frozen=True, kw_only=True):
     """Where the walk up the admission cap ended, and why."""
 
     max_num_seqs: int
     requests_per_s: float
     reason: str
+    confirmed: bool = False
+    """Whether a fresh start with this setting held without preemptions."""
 
 
 class Failure(Record, frozen=True, kw_only=True):
@@ -145,7 +188,32 @@ class Validation(Record, frozen=True, kw_only=True):
     load_points: list[LoadPoint] = []
     knee: Knee | None = None
     suggested_config: EngineConfig | None = None
-    slo: list[TargetOutcome] = []
+    comparison: Comparison | None = None
+    slo: list[MeasuredOutcome] = []
     verdict: Verdict | None = None
     failure: Failure | None = None
     command: list[str] = []
+    notes: list[str] = []
+    """What differs from the recommendation as it was asked for, and what was cut short."""
+    queue: str = ""
+    attempt: int = 1
+    """Grows when a lost run is started again."""
+
+
+class Measured(Record, frozen=True, kw_only=True):
+    """The newest finished validation in short, beside the prediction."""
+
+    validation_id: str
+    mode: ValidationMode
+    status: ValidationStatus
+    verdict: Verdict | None
+    finished_at: str | None
+    environment: Environment | None
+    startup: Startup | None
+    load: LoadPoint | None
+    knee: Knee | None
+    comparison: Comparison | None
+    suggested_config: EngineConfig | None
+    slo: list[MeasuredOutcome]
+    failure: Failure | None
+    notes: list[str]

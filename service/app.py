@@ -25,6 +25,7 @@ from service.settings import Settings
 from service.store.client import connect, ping
 from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
+from service.store.validations import ValidationStore
 
 _log = get_logger(__name__)
 
@@ -76,12 +77,13 @@ def make_context(
 ) -> Context:
     """Return what the routes work with."""
     days = settings.retention_days
+    retention = timedelta(days=days) if days else None
     models = ModelStore(client)
     return Context(
         settings=settings,
-        recommendations=RecommendationStore(
-            client, retention=timedelta(days=days) if days else None
-        ),
+        store=client,
+        recommendations=RecommendationStore(client, retention=retention),
+        validations=ValidationStore(client, retention=retention),
         models=models,
         resolve_model=make_resolver(models),
         check_store=partial(ping, client),

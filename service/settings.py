@@ -9,8 +9,18 @@ import msgspec
 from msgspec import Meta
 
 PREFIX = "SETPOINT_"
-WORKER_PREFIX = "SETPOINT_WORKER_"
-"""Variables of the worker process, which may share this environment."""
+WORKER_VARIABLES: dict[str, tuple[str, str]] = {
+    "SETPOINT_VLLM_ENVS": (
+        ".venv-vllm-cpu beside the project, when it is there",
+        "vLLM environments of a worker: folders or `vllm` executables, separated like PATH.",
+    ),
+    "SETPOINT_WORKER_NODE": ("the host's name", "Name under which a worker registers its node."),
+    "SETPOINT_WORKER_BENCHMARKS": (
+        "1",
+        "Validations that may run at once on a node; neighbours spoil each other's figures.",
+    ),
+}
+"""Variables of the worker process, with default and meaning; they may share this environment."""
 _MIB = 1024 * 1024
 
 
@@ -107,7 +117,7 @@ def read_settings(
     values: dict[str, Any] = {
         name.removeprefix(PREFIX).lower(): value
         for name, value in variables.items()
-        if name.startswith(PREFIX) and not name.startswith(WORKER_PREFIX)
+        if name.startswith(PREFIX) and name not in WORKER_VARIABLES
     }
     _refuse_unknown(values)
     values.update({name: value for name, value in given.items() if value is not None})
@@ -131,10 +141,11 @@ def variable_of(field: str) -> str:
 def describe_settings() -> list[tuple[str, str, str]]:
     """Return variable, default and description of every setting."""
     properties = msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"]
-    return [
+    own = [
         (variable_of(field.name), _default_text(field), _description(properties[field.name]))
         for field in msgspec.structs.fields(Settings)
     ]
+    return own + [(name, *described) for name, described in WORKER_VARIABLES.items()]
 
 
 def _default_text(field: msgspec.structs.FieldInfo) -> str:
@@ -152,7 +163,7 @@ def _refuse_unknown(values: Mapping[str, str]) -> None:
     allowed = Settings.__struct_fields__
     unknown = sorted(variable_of(name) for name in values if name not in allowed)
     if unknown:
-        names = ", ".join(variable_of(name) for name in allowed)
+        names = ", ".join([*(variable_of(name) for name in allowed), *WORKER_VARIABLES])
         raise InvalidSettings(f"unknown {', '.join(unknown)}; allowed are {names}")
 
 

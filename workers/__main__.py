@@ -1,5 +1,6 @@
-"""`python -m workers`: register this node and work off its queues."""
+"""`python -m workers`: register this node, sweep what was left behind, and work off its queues."""
 
+import signal
 import sys
 import threading
 from datetime import UTC, datetime
@@ -11,12 +12,14 @@ from rq.serializers import JSONSerializer
 
 from api_schemas.worker import WorkerNode
 from service.log import configure_logging, get_logger
+from service.queue import heal
 from service.settings import InvalidSettings
 from service.store import workers as registry
 from service.store.client import StoreUnavailable, ping
-from service.tuning.provenance import setpoint_version
-from workers.inventory import find_devices, find_environments
+from service.store.validations import ValidationStore
+from workers.inventory import describe_node
 from workers.settings import WorkerSettings, read_worker_settings
+from workers.sweep import end_leftovers
 
 HEARTBEAT_S = 10.0
 _STORE_WAIT_S = 60.0
@@ -24,65 +27,58 @@ _STORE_POLL_S = 0.2
 _log = get_logger(__name__)
 
 
+class NodeWorker(Worker):
+    """An RQ worker that asks its job to end when it is itself told to end."""
+
+    def handle_warm_shutdown_request(self) -> None:
+        """Let the running validation go back to the queue instead of waiting for its end."""
+        if self.horse_pid:
+            self.kill_horse(sig=signal.SIGTERM)
+
+
 def main() -> None:
     """Work until told to stop."""
-    configure_logging()
     try:
         settings = read_worker_settings()
     except (InvalidSettings, ValueError) as error:
         sys.stderr.write(f"worker: {error}\n")
         sys.exit(2)
+    configure_logging(level=settings.log_level, output=settings.log_format)  # type: ignore[arg-type]
     client = redis.Redis.from_url(settings.redis_url)
     stop = threading.Event()
     if not _store_answers(client, stop):
         sys.stderr.write("worker: the store cannot be reached; set SETPOINT_REDIS_URL\n")
         sys.exit(4)
+    _work(client, settings, stop)
+
+
+def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) -> None:
+    store = ValidationStore(client, retention=settings.retention)
     node = describe_node(settings)
-    heartbeat = threading.Thread(target=_beat, args=(client, node, stop), daemon=True)
+    end_leftovers(settings.node, is_claimed=store.is_claimed)
+    heartbeat = threading.Thread(target=_beat, args=(client, store, node, stop), daemon=True)
     heartbeat.start()
     try:
-        Worker(node.queues, connection=client, serializer=JSONSerializer).work(
-            logging_level="WARNING", with_scheduler=True
-        )
+        # A client of its own: RQ sets how long its connections may wait for the next job.
+        with redis.Redis.from_url(settings.redis_url) as waiting:
+            NodeWorker(node.queues, connection=waiting, serializer=JSONSerializer).work(
+                logging_level="WARNING", with_scheduler=False
+            )
     finally:
         stop.set()
         heartbeat.join(timeout=HEARTBEAT_S)
         _leave(client, node)
 
 
-def describe_node(settings: WorkerSettings) -> WorkerNode:
-    """Return what this node is and has."""
-    devices, driver = find_devices()
-    now = datetime.now(UTC).isoformat()
-    names = sorted({device.name for device in devices})
-    return WorkerNode(
-        node=settings.node,
-        started_at=now,
-        heartbeat_at=now,
-        setpoint_version=setpoint_version(),
-        driver=driver,
-        devices=devices,
-        environments=find_environments(settings.vllm_envs),
-        queues=[node_queue(settings.node), *(gpu_queue(name) for name in names)],
-    )
-
-
-def node_queue(node: str) -> str:
-    """Return the queue that only this node works off."""
-    return f"validate.node.{node}"
-
-
-def gpu_queue(gpu: str) -> str:
-    """Return the queue that every node with this GPU works off."""
-    return f"validate.gpu.{gpu.replace(' ', '-')}"
-
-
-def _beat(client: redis.Redis, node: WorkerNode, stop: threading.Event) -> None:
-    """Say regularly that the node lives; a store that is away is tried again."""
+def _beat(
+    client: redis.Redis, store: ValidationStore, node: WorkerNode, stop: threading.Event
+) -> None:
+    """Say regularly that the node lives, and heal lost runs; a store that is away comes back."""
     while True:
         try:
-            now = datetime.now(UTC).isoformat()
-            registry.register(client, msgspec.structs.replace(node, heartbeat_at=now))
+            now = datetime.now(UTC)
+            registry.register(client, msgspec.structs.replace(node, heartbeat_at=now.isoformat()))
+            heal(client, store, now=now)
         except StoreUnavailable as error:
             _log.warning("heartbeat_failed", reason=str(error))
         if stop.wait(HEARTBEAT_S):

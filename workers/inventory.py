@@ -5,15 +5,36 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pynvml
 
-from api_schemas.worker import VllmEnvironment, WorkerDevice
+from api_schemas.worker import VllmEnvironment, WorkerDevice, WorkerNode
+from service.queue import gpu_queue, node_queue
+from service.tuning.provenance import setpoint_version
+from workers.settings import WorkerSettings
 
 _GIB = 1024**3
 _VERSION_TIMEOUT_S = 120
 _MAX_LINKS = 18
+
+
+def describe_node(settings: WorkerSettings) -> WorkerNode:
+    """Return what this node is and has at this moment."""
+    devices, driver = find_devices()
+    now = datetime.now(UTC).isoformat()
+    gpus = sorted({gpu_queue(device.name) for device in devices})
+    return WorkerNode(
+        node=settings.node,
+        started_at=now,
+        heartbeat_at=now,
+        setpoint_version=setpoint_version(),
+        driver=driver,
+        devices=devices,
+        environments=find_environments(settings.vllm_envs),
+        queues=[node_queue(settings.node), *gpus],
+    )
 
 
 def find_devices() -> tuple[list[WorkerDevice], str | None]:
@@ -95,6 +116,21 @@ def _environment(folder: Path) -> VllmEnvironment | None:
     binary = folder if folder.is_file() else folder / "bin" / "vllm"
     if not binary.is_file():
         return None
+    text = _installed_version(folder) or _stated_version(binary)
+    match = re.search(r"(\d+\.\d+\.\d+\S*)", text or "")
+    if match is None:
+        return None
+    version, _, local = match[1].partition("+")
+    return VllmEnvironment(version=version, path=str(binary.absolute()), is_cpu="cpu" in local)
+
+
+def _installed_version(folder: Path) -> str | None:
+    """Return what the package's metadata says; asking the command itself takes many seconds."""
+    found = sorted(folder.glob("lib/python*/site-packages/vllm-*.dist-info"))
+    return found[0].name.removesuffix(".dist-info").removeprefix("vllm-") if found else None
+
+
+def _stated_version(binary: Path) -> str | None:
     try:
         done = subprocess.run(
             [str(binary), "--version"],
@@ -105,11 +141,7 @@ def _environment(folder: Path) -> VllmEnvironment | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    match = re.search(r"(\d+\.\d+\.\d+\S*)", done.stdout)
-    if match is None:
-        return None
-    version, _, local = match[1].partition("+")
-    return VllmEnvironment(version=version, path=str(binary), is_cpu="cpu" in local)
+    return done.stdout
 
 
 def _text(value: str | bytes) -> str:

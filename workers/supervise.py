@@ -1,4 +1,4 @@
-"""Run one command so that nothing of it outlives its owner: `python -m workers.supervise CMD ...`.
+"""Run one command so that nothing of it outlives its owner: `python -P supervise.py CMD ...`.
 
 The owner holds this process's standard input. When it closes, whether on purpose or because the
 owner was killed with `kill -9`, the command is stopped kindly, then its whole process group firmly.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+import redis
 from litestar.di import NamedDependency
 
 from api_schemas.model import ModelRef
@@ -12,6 +13,7 @@ from service.api.metrics import Metrics
 from service.settings import Settings
 from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
+from service.store.validations import ValidationStore
 from service.tuning.models.spec import ModelSpec
 
 
@@ -20,7 +22,9 @@ class Context:
     """Settings, stores and clock of one application."""
 
     settings: Settings
+    store: redis.Redis
     recommendations: RecommendationStore
+    validations: ValidationStore
     models: ModelStore
     resolve_model: Callable[[ModelRef], ModelSpec]
     check_store: Callable[[], None]

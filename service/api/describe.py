@@ -8,6 +8,7 @@ from api_schemas.problem import ProblemCode
 JSON = "application/json"
 MARKDOWN = "text/markdown"
 TEXT = "text/plain"
+EVENTS = "text/event-stream"
 
 Example = Callable[[], Any]
 """Makes an example when the document is asked for, so that it is never out of date."""

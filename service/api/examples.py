@@ -10,6 +10,7 @@ from api_schemas.model import ModelRef
 from api_schemas.problem import Problem, ProblemCode
 from api_schemas.recommendation import Recommendation, RenderedFile, TuningRequest
 from api_schemas.slo import LatencyTarget, Slo
+from api_schemas.validation import ValidationPlan
 from api_schemas.workload import FixedLength, PoissonArrivals, Workload
 from service.advice import as_recommendation
 from service.problems import make_problem
@@ -24,6 +25,7 @@ _TARGETS = Slo(
     ]
 )
 RECOMMENDATION_ID = "019acfb4-5c00-7a2b-8c11-0242ac120002"
+VALIDATION_ID = "019acfb4-5c01-7d10-9a35-0242ac120002"
 CREATED_AT = "2025-11-29T12:00:00.000Z"
 _SHOWN = 2
 _SHOWN_LINES = 6
@@ -79,6 +81,11 @@ def recommendation() -> Recommendation:
     return as_recommendation(
         shortened, identifier=RECOMMENDATION_ID, created_at=CREATED_AT, labels=request.labels
     )
+
+
+def validation_plan() -> ValidationPlan:
+    """Return a plan that offers the workload once as it was asked for."""
+    return ValidationPlan(mode="quick", max_minutes=10)
 
 
 def _first_lines(file: RenderedFile) -> RenderedFile:

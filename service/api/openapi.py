@@ -47,6 +47,7 @@ _BOUNDS = {
 _TAGS = {
     "advice": "What to launch, and what to expect of it.",
     "catalogues": "What Setpoint knows: models, GPUs, presets, vLLM releases, rules.",
+    "proof": "What a real vLLM did with a recommendation, and who can prove one.",
     "system": "Health, metrics and this document.",
 }
 _HEADERS: Mapping[str, str] = {
@@ -56,6 +57,7 @@ _HEADERS: Mapping[str, str] = {
     "Link": "The next page, rel=next (RFC 8288).",
     "Retry-After": "Seconds to wait before the next try.",
     "Vary": "The request header that chose this representation.",
+    "Last-Event-ID": "Id of the last event that was received; the stream goes on after it.",
     "If-None-Match": "Entity tags the caller holds; 304 when one is current.",
 }
 

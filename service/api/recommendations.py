@@ -27,7 +27,9 @@ from service.api.context import Context, InjectedContext
 from service.api.describe import JSON, MARKDOWN, Answer, Body, describe
 from service.api.negotiation import choose_media_type
 from service.api.problems import not_found, refuse_field
+from service.api.proof import check_plan, start_validation
 from service.identifiers import ENTROPY_BYTES, time_ordered_id, timestamp
+from service.measured import with_validations
 from service.store.cursor import InvalidCursor, decode_cursor, encode_cursor
 from service.store.recommendations import Filters, RecommendationRecord, StoredBody
 from service.tuning.errors import UnknownGpu
@@ -77,6 +79,7 @@ class _Files(msgspec.Struct):
             "unknown-gpu",
             "unknown-engine-version",
             "unsupported-architecture",
+            "no-worker",
             "store-unavailable",
         ),
     ),
@@ -85,19 +88,26 @@ def create_recommendation(body: RawBody, context: InjectedContext) -> Response[b
     """Choose launch settings with a reason for each, predict them, render files, and store it all.
 
     A request that no configuration can meet is answered too: `feasible` is false, `binding` names
-    the constraint and `nearest` the nearest change that would do.
+    the constraint and `nearest` the nearest change that would do. With a `validation` the answer is
+    proven on a worker as well, when it is feasible.
     """
     request = read_body(body, TuningRequest)
     # Imported on use: the latency model compiles code, and the service starts without waiting.
     from service.tuning.recommend import recommend  # noqa: PLC0415
 
     advice = recommend(request, resolve_model=context.resolve_model)
+    gpu = request.hardware.gpu
+    plan = request.validation if advice.feasible else None
+    if plan is not None:
+        check_plan(context, plan, gpu=gpu, config=advice.config)
     stored = _store(advice, labels=request.labels, context=context)
-    return Response(
-        content=stored.body,
-        media_type=JSON,
-        headers={"Location": _address(stored.id), "ETag": stored.etag},
-    )
+    content, etag = stored.body, stored.etag
+    if plan is not None:
+        validation = start_validation(context, plan, recommendation_id=stored.id, gpu=gpu)
+        content = with_validations(stored.body, [validation])
+        etag = entity_tag(content)
+    headers = {"Location": _address(stored.id), "ETag": etag}
+    return Response(content=content, media_type=JSON, headers=headers)
 
 
 @get(
@@ -150,7 +160,8 @@ def list_recommendations(
     opt=describe(
         Answer(
             200,
-            "The very bytes that were answered when it was made; as Markdown, its decision record.",
+            "What was answered when it was made, byte for byte, with the validations since then; "
+            "as Markdown, its decision record.",
             media_types=(JSON, MARKDOWN),
             kind=Recommendation,
             headers=("ETag", "Vary"),
@@ -167,9 +178,13 @@ def get_recommendation(
 ) -> Response[bytes]:
     """Return a recommendation as JSON, or its decision record as Markdown."""
     stored = _find(context, recommendation_id)
+    validations = context.validations.of_recommendation(recommendation_id)
     accept = ",".join(request.headers.getall("accept", []))
     media_type = choose_media_type(accept, (JSON, MARKDOWN)) or JSON
     content, etag = stored.body, stored.etag
+    if validations:
+        content = with_validations(stored.body, validations)
+        etag = entity_tag(content)
     if media_type == MARKDOWN:
         content = _file(stored, DECISION_FILE).content.encode()
         etag = entity_tag(content)
@@ -194,6 +209,7 @@ def delete_recommendation(recommendation_id: RecommendationId, context: Injected
     """Remove a recommendation for good."""
     if not context.recommendations.delete(recommendation_id):
         raise not_found("recommendation", recommendation_id)
+    context.validations.forget_recommendation(recommendation_id)
 
 
 @get(

@@ -13,6 +13,7 @@ from service.api import (
     recommendations,
     rules,
     system,
+    validations,
 )
 from service.api.problems import with_implied_methods
 
@@ -35,6 +36,11 @@ _HANDLERS = (
     recommendations.get_recommendation,
     recommendations.delete_recommendation,
     recommendations.get_recommendation_file,
+    validations.create_validation,
+    validations.get_validation,
+    validations.follow_validation,
+    validations.cancel_validation,
+    validations.list_workers,
     system.get_liveness,
     system.get_readiness,
     system.get_metrics,

@@ -63,3 +63,46 @@ def worker(node: str) -> str:
 def workers() -> str:
     """Set of the names of nodes that ever registered."""
     return f"{_PREFIX}:workers"
+
+
+def validation(identifier: str) -> str:
+    """Hash: `attempt`, `cancel`, and one field of JSON per field of the record."""
+    return f"{_PREFIX}:validation:{identifier}"
+
+
+def validation_points(identifier: str) -> str:
+    """List of the load points, JSON each, as they came."""
+    return f"{_PREFIX}:validation:{identifier}:load-points"
+
+
+def validation_events(identifier: str) -> str:
+    """Stream of what happened to a validation; entry ids are the event ids of the API."""
+    return f"{_PREFIX}:validation:{identifier}:events"
+
+
+VALIDATION_OWNER_LIFETIME_S = 15
+"""A run is lost when its process has not renewed its claim for so long."""
+
+
+def validation_owner(identifier: str) -> str:
+    """Text: the node that works on a validation; lives `VALIDATION_OWNER_LIFETIME_S`."""
+    return f"{_PREFIX}:validation:{identifier}:owner"
+
+
+def validations_of_recommendation(identifier: str) -> str:
+    """Sorted set of the ids of a recommendation's validations, in text order: time order."""
+    return f"{_PREFIX}:recommendation:{identifier}:validations"
+
+
+def unfinished_validations() -> str:
+    """Set of the ids of validations that have not ended."""
+    return f"{_PREFIX}:validations:unfinished"
+
+
+LEASE_LIFETIME_S = 20
+"""A lease is free again when its holder has not renewed it for so long."""
+
+
+def lease(resource: str) -> str:
+    """Text: the token of the one who holds a device or a node; lives `LEASE_LIFETIME_S`."""
+    return f"{_PREFIX}:lease:{resource}"

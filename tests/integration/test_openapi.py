@@ -22,7 +22,17 @@ _LIMIT_S = 300
 _CONFIGURATION = """
 [checks.positive_data_acceptance]
 # Well-formed requests may still name what nobody knows (422) or contradict themselves (400).
-expected-statuses = ["2xx", 304, 400, 404, 406, 422]
+# No worker runs here (409).
+expected-statuses = ["2xx", 304, 400, 404, 406, 409, 422]
+
+[[operations]]
+include-operation-id = "followValidation"
+# A stream that lasts as long as its validation.
+enabled = false
+
+[[operations]]
+include-operation-id = "getValidation"
+parameters = { "query.wait" = 0 }
 """
 
 
@@ -110,6 +120,11 @@ def test_operation_ids_are_stable(document: dict[str, Any]) -> None:
         "getOpenApiDocument",
         "getProblemType",
         "getIndex",
+        "createValidation",
+        "getValidation",
+        "followValidation",
+        "cancelValidation",
+        "listWorkers",
     }
 
 

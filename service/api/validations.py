@@ -1,0 +1,242 @@
+"""Proof: validations of a recommendation on real hardware, and the workers that run them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+from litestar import Response, delete, get, post
+from litestar.openapi.spec import Example
+from litestar.params import HeaderParameter, PathParameter, QueryParameter, RawBody
+from litestar.response import Stream
+
+from api_schemas.recommendation import UnderstoodRequest
+from api_schemas.validation import TERMINAL, Validation, ValidationPlan
+from api_schemas.worker import WorkerList
+from service.api import examples
+from service.api.bodies import encode, read_body
+from service.api.context import InjectedContext
+from service.api.describe import EVENTS, JSON, Answer, Body, describe
+from service.api.problems import Refusal, not_found
+from service.api.proof import check_plan, start_validation
+from service.api.recommendations import RecommendationId
+from service.identifiers import timestamp
+from service.measured import address_of
+from service.store.validations import Event, ValidationStore
+from service.store.workers import live_nodes
+
+RETRY_AFTER_S = "5"
+_POLL_S = 0.25
+_HEARTBEAT_S = 15.0
+_MAX_WAIT_S = 60
+
+ValidationId = Annotated[
+    str,
+    PathParameter(
+        max_length=64,
+        description="Id of a validation.",
+        examples=[Example(value=examples.VALIDATION_ID)],
+    ),
+]
+
+
+class Proven(msgspec.Struct, frozen=True):
+    """What a validation needs of a stored recommendation."""
+
+    request: UnderstoodRequest
+    feasible: bool
+    config: msgspec.Raw
+
+
+@post(
+    "/recommendations/{recommendation_id:str}/validations",
+    operation_id="createValidation",
+    summary="Prove a recommendation on real hardware",
+    tags=["proof"],
+    sync_to_thread=True,
+    status_code=202,
+    opt=describe(
+        Answer(
+            202,
+            "Stored and queued; follow it under Location.",
+            kind=Validation,
+            headers=("Location", "Retry-After"),
+        ),
+        body=Body(
+            ValidationPlan,
+            "How it is to be proven.",
+            {"one load point": examples.validation_plan},
+        ),
+        problems=(
+            "too-large",
+            "unsupported-media-type",
+            "not-found",
+            "conflict",
+            "no-worker",
+            "store-unavailable",
+        ),
+    ),
+)
+def create_validation(
+    recommendation_id: RecommendationId, body: RawBody, context: InjectedContext
+) -> Response[bytes]:
+    """Start vLLM with the recommended command on a worker, load it with the asked workload, and
+    attach what was measured.
+
+    Without a worker that has the hardware this is refused, unless the plan says to wait.
+    """  # noqa: D205  # one sentence
+    plan = read_body(body, ValidationPlan)
+    stored = context.recommendations.find(recommendation_id)
+    if stored is None:
+        raise not_found("recommendation", recommendation_id)
+    proven = msgspec.json.decode(stored.body, type=Proven)
+    if not proven.feasible:
+        raise Refusal("conflict", "The recommendation is not feasible: there is nothing to start.")
+    check_plan(context, plan, gpu=proven.request.hardware.gpu, config=proven.config)
+    validation = start_validation(
+        context, plan, recommendation_id=recommendation_id, gpu=proven.request.hardware.gpu
+    )
+    headers = {"Location": address_of(validation.id), "Retry-After": RETRY_AFTER_S}
+    return Response(encode(validation), status_code=202, media_type=JSON, headers=headers)
+
+
+@get(
+    "/validations/{validation_id:str}",
+    operation_id="getValidation",
+    summary="Show a validation",
+    tags=["proof"],
+    opt=describe(
+        Answer(200, "The record as far as it is.", kind=Validation, headers=("Retry-After",)),
+        problems=("not-found", "store-unavailable"),
+    ),
+)
+async def get_validation(
+    validation_id: ValidationId,
+    context: InjectedContext,
+    wait: Annotated[
+        int,
+        QueryParameter(
+            ge=0, le=_MAX_WAIT_S, description="Seconds to wait for its end before answering."
+        ),
+    ] = 0,
+) -> Response[bytes]:
+    """Return status, progress, load points so far and, at the end, the verdict."""
+    for _ in range(int(wait / _POLL_S) + 1):
+        validation = await asyncio.to_thread(_find, context.validations, validation_id)
+        if validation.status in TERMINAL or wait == 0:
+            break
+        await asyncio.sleep(_POLL_S)
+    headers = {} if validation.status in TERMINAL else {"Retry-After": RETRY_AFTER_S}
+    return Response(encode(validation), media_type=JSON, headers=headers)
+
+
+@get(
+    "/validations/{validation_id:str}/events",
+    operation_id="followValidation",
+    summary="Follow a validation",
+    tags=["proof"],
+    opt=describe(
+        Answer(200, "Server-sent events until its end.", media_types=(EVENTS,)),
+        problems=("not-found", "store-unavailable"),
+        request_headers=("Last-Event-ID",),
+    ),
+)
+async def follow_validation(
+    validation_id: ValidationId,
+    context: InjectedContext,
+    last_event_id: Annotated[
+        str | None, HeaderParameter(name="Last-Event-ID", pattern=r"^\d{1,20}(-\d{1,20})?$")
+    ] = None,
+) -> Stream:
+    """Stream states and load points as they come; `Last-Event-ID` resumes after that event."""
+    await asyncio.to_thread(_find, context.validations, validation_id)
+    events = _events(context.validations, validation_id, after=last_event_id or "0")
+    return Stream(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+
+
+@delete(
+    "/validations/{validation_id:str}",
+    operation_id="cancelValidation",
+    summary="Cancel a validation",
+    tags=["proof"],
+    sync_to_thread=True,
+    status_code=202,
+    opt=describe(
+        Answer(202, "It is cancelled, or will be within seconds.", kind=Validation),
+        problems=("not-found", "conflict", "store-unavailable"),
+    ),
+)
+def cancel_validation(validation_id: ValidationId, context: InjectedContext) -> Response[bytes]:
+    """End it at whatever stage it is; asking again changes nothing."""
+    store = context.validations
+    validation = _find(store, validation_id)
+    if validation.status in TERMINAL and validation.status != "cancelled":
+        raise Refusal("conflict", f"The validation is already {validation.status}.")
+    store.request_cancel(validation_id)
+    if not store.is_claimed(validation_id):
+        at = timestamp(context.now())
+        store.change(
+            validation_id,
+            attempt=validation.attempt,
+            to="cancelled",
+            stage="cancelled",
+            progress=1.0,
+            finished_at=at,
+        )
+    return Response(encode(_find(store, validation_id)), status_code=202, media_type=JSON)
+
+
+@get(
+    "/workers",
+    operation_id="listWorkers",
+    summary="List the nodes that can prove a recommendation",
+    tags=["proof"],
+    sync_to_thread=True,
+    opt=describe(
+        Answer(200, "Nodes with a live heartbeat.", kind=WorkerList),
+        problems=("store-unavailable",),
+    ),
+)
+def list_workers(context: InjectedContext) -> Response[bytes]:
+    """Return each live node with its devices, its vLLM environments and its queues."""
+    return Response(encode(WorkerList(items=live_nodes(context.store))), media_type=JSON)
+
+
+def _find(store: ValidationStore, identifier: str) -> Validation:
+    validation = store.find(identifier)
+    if validation is None:
+        raise not_found("validation", identifier)
+    return validation
+
+
+async def _events(store: ValidationStore, identifier: str, *, after: str) -> AsyncIterator[bytes]:
+    """Yield what happens in the format of server-sent events, until the record is finished."""
+    position, quiet_s = after, 0.0
+    yield b"retry: 2000\n\n"
+    while True:
+        found, finished = await asyncio.to_thread(_news, store, identifier, position)
+        for event in found:
+            position = event.id
+            yield _formatted(event)
+        if finished and not found:
+            return
+        quiet_s = 0.0 if found else quiet_s + _POLL_S
+        if quiet_s >= _HEARTBEAT_S:
+            quiet_s = 0.0
+            yield b": still here\n\n"
+        await asyncio.sleep(0 if found else _POLL_S)
+
+
+def _news(store: ValidationStore, identifier: str, after: str) -> tuple[list[Event], bool]:
+    """Return new events, and whether none can follow; read in this order, none is missed."""
+    validation = store.find(identifier)
+    finished = validation is None or validation.status in TERMINAL
+    return store.events(identifier, after=after), finished
+
+
+def _formatted(event: Event) -> bytes:
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (
+        event.id.encode(),
+        event.name.encode(),
+        event.data,
+    )

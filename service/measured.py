@@ -1,0 +1,66 @@
+"""What a stored recommendation says of its validations."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from api_schemas.recommendation import ValidationLink
+from api_schemas.validation import TERMINAL, LoadPoint, Measured, Validation
+
+
+def with_validations(body: bytes, validations: Sequence[Validation]) -> bytes:
+    """Return a recommendation's bytes with its validations, newest first, and what they measured.
+
+    Without any the bytes stay as they are; every other field keeps its very bytes.
+    """
+    if not validations:
+        return body
+    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    fields["validations"] = _raw([link_to(validation) for validation in validations])
+    newest = next((item for item in validations if item.status in TERMINAL), None)
+    fields["measured"] = _raw(None if newest is None else summarise(newest))
+    return msgspec.json.encode(fields)
+
+
+def link_to(validation: Validation) -> ValidationLink:
+    """Return the row that a recommendation shows of a validation."""
+    return ValidationLink(
+        id=validation.id,
+        status=validation.status,
+        verdict=validation.verdict,
+        url=address_of(validation.id),
+    )
+
+
+def address_of(identifier: str) -> str:
+    """Return the address of a validation."""
+    return f"/validations/{identifier}"
+
+
+def summarise(validation: Validation) -> Measured:
+    """Return a finished validation in short."""
+    return Measured(
+        validation_id=validation.id,
+        mode=validation.mode,
+        status=validation.status,
+        verdict=validation.verdict,
+        finished_at=validation.finished_at,
+        environment=validation.environment,
+        startup=validation.startup,
+        load=_last_point(validation.load_points),
+        knee=validation.knee,
+        comparison=validation.comparison,
+        suggested_config=validation.suggested_config,
+        slo=validation.slo,
+        failure=validation.failure,
+        notes=validation.notes,
+    )
+
+
+def _last_point(points: Sequence[LoadPoint]) -> LoadPoint | None:
+    """Return the newest load point of the recommended settings; those of defaults do not count."""
+    return next((point for point in reversed(points) if "defaults" not in point.label), None)
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))

@@ -1,0 +1,224 @@
+"""The queue between API and workers: names of queues, who may take a validation, lost runs.
+
+A queue entry holds a function's name, an id and a number as JSON; the record is in the store, and
+is written first. RQ 3.0 carries it.
+"""
+
+import math
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import redis
+from rq import Queue
+from rq.exceptions import DuplicateJobError
+from rq.job import Job, JobStatus
+from rq.serializers import JSONSerializer
+
+from api_schemas.engine import EngineConfig
+from api_schemas.validation import Failure, Validation, ValidationPlan
+from api_schemas.worker import WorkerDevice, WorkerNode
+from service.identifiers import timestamp
+from service.store.client import reaching_the_store
+from service.store.validations import Change, ValidationStore
+from service.tuning.errors import UnknownGpu
+from service.tuning.hardware.catalogue import find_gpu
+
+FUNCTION = "workers.jobs.run_validation"
+MAX_ATTEMPTS = 2
+"""A run whose process was lost is started once more: it changed nothing outside its own record."""
+LEASE_WAIT_LIMIT_S = 3600.0
+"""Longest wait for a free device; it does not count against the plan's minutes."""
+_MARGIN_S = 300.0
+_RESULT_LIFETIME_S = 60
+_FAILURE_LIFETIME_S = 24 * 3600
+_WAITING = (JobStatus.QUEUED, JobStatus.STARTED, JobStatus.DEFERRED, JobStatus.SCHEDULED)
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    tensor_parallel_size: int | None = None
+    pipeline_parallel_size: int | None = None
+    data_parallel_size: int | None = None
+
+
+class NoWorker(Exception):
+    """No live node can take a validation; the message says what is missing."""
+
+
+def node_queue(node: str) -> str:
+    """Return the queue that only this node works off."""
+    return f"validate.node.{node}"
+
+
+def gpu_queue(gpu: str) -> str:
+    """Return the queue that every node with this GPU works off."""
+    return f"validate.gpu.{gpu_name(gpu).replace(' ', '-')}"
+
+
+def gpu_name(gpu: str) -> str:
+    """Return the catalogue's name of a GPU, or the name itself where no catalogue knows it."""
+    try:
+        return find_gpu(gpu).name
+    except UnknownGpu:
+        return gpu
+
+
+def job_timeout_s(plan: ValidationPlan) -> int:
+    """Return the time after which a job is ended by force: the last net under its own budget."""
+    return round(LEASE_WAIT_LIMIT_S + plan.max_minutes * 60 + _MARGIN_S)
+
+
+def queue_of(plan: ValidationPlan, *, gpu: str) -> str:
+    """Return the queue of a plan for a recommendation that asks for this GPU."""
+    place = plan.queue
+    if place is not None and place.node is not None:
+        return node_queue(place.node)
+    return gpu_queue(place.gpu if place is not None and place.gpu is not None else gpu)
+
+
+def check_worker(
+    nodes: Iterable[WorkerNode], *, plan: ValidationPlan, gpu: str, device_count: int
+) -> None:
+    """Return when a live node can take the plan.
+
+    Raises:
+        NoWorker: None can.
+    """
+    queue = queue_of(plan, gpu=gpu)
+    listening = [node for node in nodes if queue in node.queues]
+    if not listening:
+        raise NoWorker(f"No live worker listens on {queue}; GET /workers lists what there is.")
+    if any(_can_run(node, device_count=device_count, gpu=_wanted(plan, gpu)) for node in listening):
+        return
+    raise NoWorker(
+        f"The workers on {queue} have fewer than {device_count} matching devices, or no vLLM "
+        "environment for them (SETPOINT_VLLM_ENVS)."
+    )
+
+
+def device_count(config: EngineConfig | msgspec.Raw) -> int:
+    """Return how many devices a configuration needs: tensor x pipeline x data parallel."""
+    layout = (
+        msgspec.json.decode(config, type=_Layout) if isinstance(config, msgspec.Raw) else config
+    )
+    sizes = (layout.tensor_parallel_size, layout.pipeline_parallel_size, layout.data_parallel_size)
+    return math.prod(max(size or 1, 1) for size in sizes)
+
+
+def is_cpu(device: WorkerDevice) -> bool:
+    """Tell whether a device is the node's CPU."""
+    return device.name == "cpu"
+
+
+def enqueue(client: redis.Redis, validation: Validation) -> None:
+    """Hand a stored validation to the workers; doing it twice is the same as once.
+
+    Raises:
+        StoreUnavailable: The store did not acknowledge it.
+    """
+    with reaching_the_store():
+        queue = Queue(validation.queue, connection=client, serializer=JSONSerializer)
+        try:
+            queue.enqueue_call(
+                FUNCTION,
+                args=[validation.id, validation.attempt],
+                job_id=_job_id(validation),
+                timeout=job_timeout_s(validation.plan),
+                result_ttl=_RESULT_LIFETIME_S,
+                failure_ttl=_FAILURE_LIFETIME_S,
+                unique=True,
+            )
+        except DuplicateJobError:
+            return
+
+
+def heal(client: redis.Redis, store: ValidationStore, *, now: datetime) -> list[str]:
+    """Give runs whose job or process was lost back to the queue, or end them; return their ids.
+
+    Raises:
+        StoreUnavailable: The store did not answer.
+    """
+    healed = []
+    for identifier in store.unfinished():
+        validation = store.find(identifier)
+        if validation is None or store.is_claimed(identifier):
+            continue
+        if validation.status != "queued" or _enqueue_if_missing(client, validation):
+            start_again(client, store, validation, now=now)
+            healed.append(identifier)
+    return healed
+
+
+def start_again(
+    client: redis.Redis,
+    store: ValidationStore,
+    validation: Validation,
+    *,
+    now: datetime,
+    reason: str = "the process that worked on it was lost",
+) -> None:
+    """Queue a lost run once more, or end it as cancelled or failed."""
+    ended: dict[str, Any] = {"finished_at": timestamp(now), "progress": 1.0}
+    if store.cancel_requested(validation.id):
+        store.change(
+            validation.id, attempt=validation.attempt, to="cancelled", stage="cancelled", **ended
+        )
+        return
+    if validation.attempt >= MAX_ATTEMPTS:
+        failure = Failure(stage="lost", reason=f"{reason}, twice", log_tail="")
+        store.change(
+            validation.id,
+            attempt=validation.attempt,
+            to="failed",
+            stage="lost",
+            failure=failure,
+            verdict="inconclusive",
+            **ended,
+        )
+        return
+    again = validation.attempt + 1
+    moved = store.change(
+        validation.id,
+        attempt=validation.attempt,
+        to="queued",
+        stage="queued",
+        progress=0.0,
+        next_attempt=again,
+        notes=[*validation.notes, f"Started again: {reason}."],
+    )
+    if moved is Change.DONE:
+        fresh = store.find(validation.id)
+        if fresh is not None:
+            enqueue(client, fresh)
+
+
+def _enqueue_if_missing(client: redis.Redis, validation: Validation) -> bool:
+    """Enqueue a queued record that no job stands for; tell whether its job ran and was lost."""
+    with reaching_the_store():
+        identifier = _job_id(validation)
+        if not Job.exists(identifier, connection=client):
+            enqueue(client, validation)
+            return False
+        job = Job.fetch(identifier, connection=client, serializer=JSONSerializer)
+        return job.get_status() not in _WAITING
+
+
+def _job_id(validation: Validation) -> str:
+    return f"{validation.id}-{validation.attempt}"
+
+
+def _wanted(plan: ValidationPlan, gpu: str) -> str | None:
+    """Return the GPU that a plan asks for; None when it names a node whatever that has."""
+    if plan.queue is None:
+        return gpu_name(gpu)
+    if plan.queue.gpu is not None:
+        return gpu_name(plan.queue.gpu)
+    return None if plan.queue.node is not None else gpu_name(gpu)
+
+
+def _can_run(node: WorkerNode, *, device_count: int, gpu: str | None) -> bool:
+    devices = [device for device in node.devices if gpu is None or gpu_name(device.name) == gpu]
+    on_cpu = any(is_cpu(device) for device in devices)
+    enough = bool(devices) if on_cpu else len(devices) >= device_count
+    return enough and any(environment.is_cpu == on_cpu for environment in node.environments)

@@ -1,0 +1,287 @@
+"""Validations in Redis: the record in fields, load points and events as they come.
+
+A state moves only through one Lua script, which knows the allowed moves; a finished record never
+changes again, and a process whose run was given to another can no longer write.
+"""
+
+import enum
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import redis
+
+from api_schemas.validation import TERMINAL, LoadPoint, Validation, ValidationStatus
+from service.store import keys
+from service.store.client import binary, reaching_the_store, text
+
+_ENDS: tuple[ValidationStatus, ...] = ("succeeded", "failed", "cancelled", "timed_out")
+_AGAIN: tuple[ValidationStatus, ...] = ("queued",)
+ALLOWED_MOVES: dict[ValidationStatus, tuple[ValidationStatus, ...]] = {
+    "queued": ("leasing", "failed", "cancelled", "timed_out"),
+    "leasing": ("starting", *_AGAIN, *_ENDS[1:]),
+    "starting": ("warming_up", *_AGAIN, *_ENDS),
+    "warming_up": ("measuring", "starting", *_AGAIN, *_ENDS),
+    "measuring": ("warming_up", "starting", *_AGAIN, *_ENDS),
+    "succeeded": (),
+    "failed": (),
+    "cancelled": (),
+    "timed_out": (),
+}
+"""A run goes back to `queued` only when its process was lost."""
+
+_POINTS = "load_points"
+_MAX_EVENTS = 2000
+_CHANGE = """
+local status = redis.call('HGET', KEYS[1], 'status')
+if not status then
+  return 'missing'
+end
+status = cjson.decode(status)
+local moves = cjson.decode(ARGV[1])
+if #moves[status] == 0 then
+  return 'finished'
+end
+if redis.call('HGET', KEYS[1], 'attempt') ~= ARGV[2] then
+  return 'stale'
+end
+local to = ARGV[3]
+if to ~= '' then
+  local allowed = false
+  for _, move in ipairs(moves[status]) do
+    allowed = allowed or move == to
+  end
+  if not allowed and to ~= status then
+    return 'refused'
+  end
+  redis.call('HSET', KEYS[1], 'status', cjson.encode(to), 'attempt', ARGV[9])
+  if to == 'queued' then
+    redis.call('DEL', KEYS[2])
+  end
+end
+if ARGV[4] ~= '' then
+  redis.call('RPUSH', KEYS[2], ARGV[4])
+end
+for index = 10, #ARGV, 2 do
+  redis.call('HSET', KEYS[1], ARGV[index], ARGV[index + 1])
+end
+redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[7], '*', 'event', ARGV[5], 'data', ARGV[6])
+if to ~= '' and #moves[to] == 0 then
+  redis.call('SREM', KEYS[4], ARGV[8])
+  redis.call('DEL', KEYS[5])
+end
+return 'done'
+"""
+_REQUEST_CANCEL = """
+local status = redis.call('HGET', KEYS[1], 'status')
+if not status then
+  return 0
+end
+redis.call('HSET', KEYS[1], 'cancel', '1')
+return 1
+"""
+
+
+class Change(enum.Enum):
+    """What became of a write."""
+
+    DONE = "done"
+    MISSING = "missing"
+    FINISHED = "finished"
+    """The record is terminal."""
+    STALE = "stale"
+    """Another attempt took over."""
+    REFUSED = "refused"
+    """The move is not in the table."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened; the id resumes the stream after it."""
+
+    id: str
+    name: str
+    data: bytes
+
+
+class ValidationStore:
+    """Validations in Redis or Valkey."""
+
+    def __init__(self, client: redis.Redis, *, retention: timedelta | None) -> None:
+        self._client = client
+        self._retention = retention
+        self._change = client.register_script(_CHANGE)
+        self._request_cancel = client.register_script(_REQUEST_CANCEL)
+
+    def create(self, validation: Validation) -> None:
+        """Store a new record with its index entries and its first event, all or nothing.
+
+        Raises:
+            StoreUnavailable: It is not known to be stored.
+        """
+        identifier = validation.id
+        index = keys.validations_of_recommendation(validation.recommendation_id)
+        with reaching_the_store(), self._client.pipeline(transaction=True) as pipe:
+            pipe.hset(keys.validation(identifier), mapping=_fields_of(validation))
+            pipe.zadd(index, {identifier: 0})
+            pipe.sadd(keys.unfinished_validations(), identifier)
+            event: dict[Any, Any] = {"event": "status", "data": _status_event(validation)}
+            pipe.xadd(keys.validation_events(identifier), event)
+            if self._retention:
+                for key in (keys.validation(identifier), keys.validation_events(identifier), index):
+                    pipe.expire(key, self._retention)
+            pipe.execute()
+
+    def find(self, identifier: str) -> Validation | None:
+        """Return a record with its load points so far, or None."""
+        with reaching_the_store(), self._client.pipeline(transaction=True) as pipe:
+            pipe.hgetall(keys.validation(identifier))
+            pipe.lrange(keys.validation_points(identifier), 0, -1)
+            fields, points = pipe.execute()
+        return _assemble(fields, points) if fields else None
+
+    def of_recommendation(self, identifier: str) -> list[Validation]:
+        """Return the validations of a recommendation, newest first."""
+        with reaching_the_store():
+            ids = self._client.zrange(keys.validations_of_recommendation(identifier), 0, -1)
+        found = (self.find(text(member)) for member in reversed(ids))
+        return [validation for validation in found if validation is not None]
+
+    def unfinished(self) -> list[str]:
+        """Return the ids of validations that have not ended, oldest first."""
+        with reaching_the_store():
+            return sorted(text(m) for m in self._client.smembers(keys.unfinished_validations()))
+
+    def change(
+        self,
+        identifier: str,
+        *,
+        attempt: int,
+        to: ValidationStatus | None = None,
+        event: str = "status",
+        load_point: LoadPoint | None = None,
+        next_attempt: int | None = None,
+        **fields: Any,  # noqa: ANN401  # fields of the record
+    ) -> Change:
+        """Move the state, set fields, add a load point and an event, all in one step.
+
+        Going back to `queued` drops the load points: the next attempt measures anew.
+        """
+        point = msgspec.json.encode(load_point) if load_point else b""
+        said = {"id": identifier} | ({"status": to} if to else {})
+        said |= {key: fields[key] for key in ("stage", "progress", "verdict") if key in fields}
+        data = point if load_point else msgspec.json.encode(said)
+        pairs = [part for key, value in fields.items() for part in (key, _json(value))]
+        with reaching_the_store():
+            outcome = self._change(
+                keys=[*_keys(identifier)],
+                args=[
+                    msgspec.json.encode(ALLOWED_MOVES),
+                    str(attempt),
+                    to or "",
+                    point,
+                    "load_point" if load_point else event,
+                    data,
+                    _MAX_EVENTS,
+                    identifier,
+                    str(next_attempt or attempt),
+                    *pairs,
+                ],
+            )
+            if self._retention and load_point:
+                self._client.expire(keys.validation_points(identifier), self._retention)
+        return Change(text(outcome))
+
+    def request_cancel(self, identifier: str) -> bool:
+        """Ask the running process to end; tell whether the record exists."""
+        with reaching_the_store():
+            return bool(self._request_cancel(keys=[keys.validation(identifier)]))
+
+    def cancel_requested(self, identifier: str) -> bool:
+        """Tell whether somebody asked to end it."""
+        with reaching_the_store():
+            return self._client.hget(keys.validation(identifier), "cancel") is not None
+
+    def keep_claim(self, identifier: str, *, owner: str) -> None:
+        """Say that a process works on it, until the next call is overdue."""
+        with reaching_the_store():
+            key = keys.validation_owner(identifier)
+            self._client.set(key, owner, ex=keys.VALIDATION_OWNER_LIFETIME_S)
+
+    def drop_claim(self, identifier: str) -> None:
+        """Say that nobody works on it any more."""
+        with reaching_the_store():
+            self._client.delete(keys.validation_owner(identifier))
+
+    def is_claimed(self, identifier: str) -> bool:
+        """Tell whether a live process works on it."""
+        with reaching_the_store():
+            return bool(self._client.exists(keys.validation_owner(identifier)))
+
+    def events(self, identifier: str, *, after: str, limit: int = 100) -> list[Event]:
+        """Return what happened after this event id ("0" for all), oldest first."""
+        with reaching_the_store():
+            entries: Any = self._client.xrange(
+                keys.validation_events(identifier), min=f"({after}", max="+", count=limit
+            )
+        return [_event(entry_id, fields) for entry_id, fields in entries]
+
+    def forget_recommendation(self, identifier: str) -> None:
+        """Drop the index of a recommendation that is gone; its validations stay readable."""
+        with reaching_the_store():
+            self._client.delete(keys.validations_of_recommendation(identifier))
+
+
+def is_finished(validation: Validation) -> bool:
+    """Tell whether the record can no longer change."""
+    return validation.status in TERMINAL
+
+
+def _keys(identifier: str) -> tuple[str, ...]:
+    return (
+        keys.validation(identifier),
+        keys.validation_points(identifier),
+        keys.validation_events(identifier),
+        keys.unfinished_validations(),
+        keys.validation_owner(identifier),
+    )
+
+
+def _fields_of(validation: Validation) -> dict[Any, Any]:
+    return {
+        name: _json(getattr(validation, name))
+        for name in validation.__struct_fields__
+        if name != _POINTS
+    }
+
+
+def _json(value: Any) -> bytes:  # noqa: ANN401  # any field of the record
+    return msgspec.json.encode(value)
+
+
+def _status_event(validation: Validation) -> bytes:
+    return msgspec.json.encode(
+        {
+            "id": validation.id,
+            "status": validation.status,
+            "stage": validation.stage,
+            "progress": validation.progress,
+        }
+    )
+
+
+def _assemble(fields: dict[Any, Any], points: Iterable[bytes]) -> Validation:
+    """Return the record from its stored fields; unknown ones are of a later version."""
+    known = Validation.__struct_fields__
+    raw = {
+        name: msgspec.Raw(binary(value))
+        for key, value in fields.items()
+        if (name := text(key)) in known
+    }
+    raw[_POINTS] = msgspec.Raw(b"[" + b",".join(binary(point) for point in points) + b"]")
+    return msgspec.json.decode(msgspec.json.encode(raw), type=Validation)
+
+
+def _event(entry_id: Any, fields: dict[Any, Any]) -> Event:  # noqa: ANN401  # the client's own types
+    named = {text(key): value for key, value in fields.items()}
+    return Event(id=text(entry_id), name=text(named["event"]), data=binary(named["data"]))
