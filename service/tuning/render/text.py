@@ -40,7 +40,8 @@ def dump_yaml(*documents: Json, notes: list[str]) -> str:
     return commented(notes) + dumped
 
 
-class _Dumper(yaml.SafeDumper):
+# The C emitter writes the same text several times faster; it comes with PyYAML's wheels.
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """Writes the same list twice instead of pointing at it."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
