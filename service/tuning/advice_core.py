@@ -28,10 +28,10 @@ from service.tuning.decisions.headline import feasible_headline, infeasible_head
 from service.tuning.engine.defaults import effective_config
 from service.tuning.search.alternatives import alternates
 from service.tuning.search.emission import emitted
-from service.tuning.search.finder import Found
+from service.tuning.search.finder import Found, size_all
 from service.tuning.search.nearest_fit import memory_binding, nearest_that_fits
 from service.tuning.search.nearest_slo import nearest_within_limits, slo_binding
-from service.tuning.search.obstacles import is_beyond_model, model_ends, refused, too_dear
+from service.tuning.search.obstacles import length_ends, refused, too_dear
 from service.tuning.search.problem import Problem
 from service.tuning.search.refining import fewer_copies
 from service.tuning.search.sizing import plan_config
@@ -112,8 +112,6 @@ def _obstacle(
     request: TuningRequest, problem: Problem, pick: Trial, findings: list[Finding]
 ) -> tuple[Binding | None, Nearest | None]:
     """Return what stands in the way of a pick that fits in memory, and what would help."""
-    if is_beyond_model(problem):
-        return model_ends(problem, pick)
     error = next((finding for finding in findings if finding.severity == "error"), None)
     if error is not None:
         return refused(error)
@@ -146,6 +144,27 @@ def core_that_does_not_fit(request: TuningRequest, problem: Problem, found: Foun
     nearest = nearest_that_fits(problem, request.hardware, closest)
     effective, _ = plan_config(problem, closest.config)
     config = emitted(problem, closest.config, effective)
+    return _closest(problem, binding, nearest, config)
+
+
+def core_that_is_too_long(request: TuningRequest, problem: Problem) -> Core:
+    """Return the answer when a typical request is longer than the model or the pinned length.
+
+    Nothing is predicted: hardly any request of this load would be served.
+    """
+    sized, misfits = size_all(problem)
+    if not sized:
+        found = Found(
+            problem=problem,
+            pick=None,
+            trials=(),
+            finalists=(),
+            misfits=tuple(misfits),
+            token_trials=(),
+        )
+        return core_that_does_not_fit(request, problem, found)
+    config = emitted(problem, sized[0].config, sized[0].effective)
+    binding, nearest = length_ends(problem, config)
     return _closest(problem, binding, nearest, config)
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from api_schemas.explanation import Finding
 from api_schemas.recommendation import (
     Advice,
@@ -10,19 +12,26 @@ from api_schemas.recommendation import (
     RenderedFile,
     TuningRequest,
 )
-from service.tuning.advice_core import Core, core_that_does_not_fit, core_that_fits
+from service.tuning.advice_core import (
+    Core,
+    core_that_does_not_fit,
+    core_that_fits,
+    core_that_is_too_long,
+)
 from service.tuning.advice_parts import (
     baseline_estimate,
     understood,
 )
 from service.tuning.engine.versions import parse_version
 from service.tuning.hardware.catalogue import resolve_hardware
+from service.tuning.hardware.spec import Node
 from service.tuning.models import catalogue
 from service.tuning.presets import fill_workload
 from service.tuning.provenance import provenance
 from service.tuning.render.files import Rendering, render_all, watch_list
 from service.tuning.search.baseline import baseline_of
 from service.tuning.search.drafter import resolve_drafter
+from service.tuning.search.obstacles import is_beyond_length
 from service.tuning.search.pins import check_pins
 from service.tuning.search.problem import Problem, pose_problem
 from service.tuning.search.usual_limits import find_within_usual_limits
@@ -46,12 +55,27 @@ def recommend(
         TuningError: The model, GPU, version or architecture is unknown, or a value is nonsense.
     """
     problem, notes = understand(request, resolve_model=resolve_model, calibrations=calibrations)
+    request = _with_named_hardware(request, problem.node)
+    if is_beyond_length(problem):
+        return _advice(request, problem, core_that_is_too_long(request, problem), notes)
     found = find_within_usual_limits(problem)
     if found.pick is None:
         core = core_that_does_not_fit(request, problem, found)
     else:
         core = core_that_fits(request, found.problem, found, found.pick)
     return _advice(request, found.problem, core, notes)
+
+
+def _with_named_hardware(request: TuningRequest, node: Node) -> TuningRequest:
+    """Return the request with the part and the number of GPUs that its hardware name means."""
+    hardware = request.hardware
+    named = msgspec.structs.replace(
+        hardware,
+        gpu=hardware.gpu if hardware.spec is not None else node.gpu.name,
+        gpus_per_node=node.gpus_per_node,
+        nodes=node.nodes,
+    )
+    return msgspec.structs.replace(request, hardware=named)
 
 
 def understand(

@@ -7,6 +7,7 @@ from api_schemas.estimate import Performance
 from api_schemas.slo import TargetOutcome
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.rules.domains import legal_tensor_parallel_sizes
+from service.tuning.search.obstacles import is_beyond_length
 from service.tuning.search.problem import Problem
 from service.tuning.search.share import share_of, slo_of_one
 from service.tuning.search.sizing import plan_config
@@ -24,7 +25,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     plan: MemoryPlan
     copies: int
     performance: Performance | None
-    """None when it would not start."""
+    """None when it would not start, or would refuse what is typical of the load."""
     outcomes: tuple[TargetOutcome, ...]
 
 
@@ -39,7 +40,7 @@ def baseline_of(problem: Problem) -> Baseline:
     copies = problem.most_copies(config.tensor_parallel_size or 1)
     performance: Performance | None = None
     outcomes: tuple[TargetOutcome, ...] = ()
-    if plan.fits and plan.kv is not None:
+    if plan.fits and plan.kv is not None and not is_beyond_length(problem):
         performance, outcomes = predict_config(
             problem,
             effective,

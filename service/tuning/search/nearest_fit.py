@@ -6,7 +6,7 @@ import msgspec
 
 from api_schemas.hardware import Hardware
 from api_schemas.recommendation import Binding, Constraints, Nearest
-from service.tuning.hardware.catalogue import all_gpus
+from service.tuning.hardware.catalogue import all_gpus, resolve_hardware
 from service.tuning.hardware.spec import Gpu, Node
 from service.tuning.models.spec import Quantization, WeightFormat
 from service.tuning.search.emission import emitted
@@ -97,7 +97,7 @@ def _with_more_gpus(problem: Problem, hardware: Hardware) -> Nearest | None:
     for count in _GPU_COUNTS:
         if count <= problem.node.num_gpus:
             continue
-        node, asked = _grown(problem.node, hardware, count)
+        node, asked = _grown(hardware, count)
         sized = _first_fit(_posed(free, node=node))
         if sized is not None:
             return Nearest(
@@ -110,12 +110,11 @@ def _with_more_gpus(problem: Problem, hardware: Hardware) -> Nearest | None:
     return None
 
 
-def _grown(node: Node, hardware: Hardware, count: int) -> tuple[Node, Hardware]:
+def _grown(hardware: Hardware, count: int) -> tuple[Node, Hardware]:
+    """Return as many GPUs of the kind, in nodes of at most eight."""
     per_node = min(count, _WIDEST_NODE)
-    nodes = count // per_node
-    larger = msgspec.structs.replace(node, gpus_per_node=per_node, nodes=nodes)
-    asked = msgspec.structs.replace(hardware, gpus_per_node=per_node, nodes=nodes)
-    return larger, asked
+    asked = msgspec.structs.replace(hardware, gpus_per_node=per_node, nodes=count // per_node)
+    return resolve_hardware(asked)[0], asked
 
 
 def _with_larger_gpu(problem: Problem, hardware: Hardware) -> Nearest | None:
@@ -125,10 +124,10 @@ def _with_larger_gpu(problem: Problem, hardware: Hardware) -> Nearest | None:
     for count, gpu in options:
         if count < problem.node.gpus_per_node:
             continue
-        node = _node_of(problem.node, gpu, count)
+        asked = Hardware(gpu=gpu.name, gpus_per_node=count, nodes=hardware.nodes)
+        node = resolve_hardware(asked)[0]
         sized = _first_fit(_posed(free, node=node))
         if sized is not None:
-            asked = Hardware(gpu=gpu.name, gpus_per_node=count, nodes=hardware.nodes)
             return Nearest(
                 change=f"{node.num_gpus} x {gpu.name} instead of {problem.node.gpu.name}",
                 config=emitted(free, sized.config, sized.effective),
@@ -137,18 +136,6 @@ def _with_larger_gpu(problem: Problem, hardware: Hardware) -> Nearest | None:
                 detail=f"{gpu.memory_gib:.0f} GiB per GPU hold the model and the cache.",
             )
     return None
-
-
-def _node_of(node: Node, gpu: Gpu, count: int) -> Node:
-    """Return the node with other GPUs in it, linked as those usually are."""
-    return msgspec.structs.replace(
-        node,
-        gpu=gpu,
-        gpus_per_node=count,
-        total_memory_gib=gpu.memory_gib,
-        used_memory_gib=0.0,
-        interconnect="nvlink" if gpu.link_gb_s > 0 else "pcie",
-    )
 
 
 def _larger_gpus(node: Node) -> Iterator[Gpu]:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from api_schemas.engine import EngineConfig
 from api_schemas.explanation import Finding
 from api_schemas.recommendation import Binding, Nearest
 from service.tuning.search.emission import emitted
@@ -12,27 +13,34 @@ from service.tuning.search.trial import Trial
 _ROOM = 1.1
 
 
-def is_beyond_model(problem: Problem) -> bool:
-    """Whether even a typical request is longer than the model can take."""
+def is_beyond_length(problem: Problem) -> bool:
+    """Whether even a typical request is longer than the model, or a pinned length, takes."""
     demand = problem.demand
-    typical = demand.prompt_mean_tokens + demand.output_mean_tokens
-    return typical > problem.spec.max_position_embeddings
+    return demand.prompt_mean_tokens + demand.output_mean_tokens > _longest(problem)
 
 
-def model_ends(problem: Problem, pick: Trial) -> tuple[Binding, Nearest]:
-    """Return that the model is too short for the load, and the load that it takes."""
-    demand, longest = problem.demand, problem.spec.max_position_embeddings
+def _longest(problem: Problem) -> int:
+    pinned = problem.pin.max_model_len
+    limit = problem.spec.max_position_embeddings
+    return min(pinned, limit) if isinstance(pinned, int) and pinned > 0 else limit
+
+
+def length_ends(problem: Problem, config: EngineConfig) -> tuple[Binding, Nearest]:
+    """Return that the length is too short for the load, and the load that it takes."""
+    demand, longest = problem.demand, _longest(problem)
+    is_pinned = longest < problem.spec.max_position_embeddings
     binding = Binding(
         constraint="max_model_len",
         detail=(
             f"A typical request has {demand.prompt_mean_tokens:.0f} prompt and "
-            f"{demand.output_mean_tokens:.0f} output tokens, but the model ends at {longest} "
-            "tokens."
+            f"{demand.output_mean_tokens:.0f} output tokens, but the "
+            f"{'pinned length' if is_pinned else 'model'} ends at {longest} tokens."
         ),
     )
+    way = "pin a longer length" if is_pinned else "take a model with a longer context"
     nearest = Nearest(
-        change=f"keep prompt and answer within {longest} tokens, or take a longer model",
-        config=emitted(problem, pick.sized.config, pick.sized.effective),
+        change=f"keep prompt and answer within {longest} tokens, or {way}",
+        config=config,
         hardware=None,
         slo=None,
         detail="Longer prompts are refused and answers end at the limit.",

@@ -456,3 +456,53 @@ def test_the_capacity_in_the_headline_holds_by_simulation(objective: str) -> Non
     )
 
     assert again.feasible
+
+
+def test_hardware_is_understood_by_part_and_count() -> None:
+    """An instance name becomes the part and its number of GPUs in the understood request."""
+    advice = advise(hardware=Hardware(gpu="p5.48xlarge"))
+
+    assert advice.request.hardware.gpu == "H100-SXM5-80GB"
+    assert advice.request.hardware.gpus_per_node == 8
+
+
+def test_what_is_nearest_can_be_asked_for() -> None:
+    """More GPUs than an instance has are offered as GPUs, so that the request can be sent again."""
+    advice = advise(
+        model=ModelRef(id="deepseek-ai/DeepSeek-R1"),
+        hardware=Hardware(gpu="p5.48xlarge"),
+        slo=Slo(),
+    )
+
+    assert advice.nearest is not None
+    assert advice.nearest.hardware is not None
+    again = advise(
+        model=ModelRef(id="deepseek-ai/DeepSeek-R1"),
+        hardware=advice.nearest.hardware,
+        slo=Slo(),
+    )
+    assert again.estimate.fits
+
+
+def test_an_aggressive_posture_takes_more() -> None:
+    """The aggressive posture takes a larger share and admits at least as many requests."""
+    calm = advise(workload=Workload(preset="batch"))
+    bold = advise(workload=Workload(preset="batch"), posture="aggressive")
+
+    assert bold.config.gpu_memory_utilization == pytest.approx(0.95)
+    assert (bold.config.max_num_seqs or 0) >= (calm.config.max_num_seqs or 0)
+
+
+def test_a_pinned_length_below_the_load_is_named() -> None:
+    """Pinning fewer tokens than a typical request has is infeasible, not an error."""
+    advice = advise(
+        workload=Workload(
+            prompt_tokens=4000, output_tokens=100, arrivals=ClosedLoop(max_concurrency=1)
+        ),
+        constraints=Constraints(pin=EngineConfig(max_model_len=512)),
+    )
+
+    assert not advice.feasible
+    assert advice.binding is not None
+    assert "pinned length" in advice.binding.detail
+    assert advice.estimate.performance is None
