@@ -42,7 +42,7 @@ ModelId = Annotated[
     msgspec.Meta(
         min_length=1,
         max_length=256,
-        pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.\-]*(/[A-Za-z0-9_.][A-Za-z0-9_.\-]*)*$",
+        pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.\-]*(/[A-Za-z0-9_.][A-Za-z0-9_.\-]*)*$(?!\n)",
         description="Model identifier, as on the Hugging Face Hub; it can never start with a dash.",
         examples=["meta-llama/Llama-3.1-8B-Instruct"],
     ),
@@ -52,14 +52,16 @@ EngineVersionText = Annotated[
     msgspec.Meta(
         min_length=3,
         max_length=32,
-        pattern=r"^v?\d+\.\d+(\.\d+)?([.\-+]?[A-Za-z0-9]+)*$",
+        pattern=r"^v?[0-9]+\.[0-9]+[A-Za-z0-9.\-+]*$(?!\n)",
         description="vLLM version.",
         examples=["0.33.0"],
     ),
 ]
 Labels = Annotated[
     dict[
-        Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.\-/]+$")],
+        Annotated[
+            str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.\-/]+$(?!\n)")
+        ],
         Annotated[str, msgspec.Meta(max_length=256)],
     ],
     msgspec.Meta(max_length=64, description="Labels to find the record by."),

@@ -68,7 +68,9 @@ class Engine(Value, frozen=True, kw_only=True):
     env: (
         Annotated[
             dict[
-                Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Z_][A-Z0-9_]*$")],
+                Annotated[
+                    str, Meta(min_length=1, max_length=128, pattern=r"^[A-Z_][A-Z0-9_]*$(?!\n)")
+                ],
                 Annotated[str, Meta(max_length=4096)],
             ],
             Meta(max_length=256, description="Environment variables of the server."),

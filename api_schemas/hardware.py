@@ -4,38 +4,40 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from api_schemas.base import Gib, Name, NonNegativeFloat, PositiveFloat, Value
+from api_schemas.base import Gib, Name, NonNegativeFloat, Value
 
 Interconnect = Literal["nvlink", "pcie", "xgmi", "none"]
+Peak = Annotated[float, Meta(ge=0.01, le=1e6, description="Dense peak, TFLOP/s or TOP/s.")]
 
 
 class GpuSpec(Value, frozen=True, kw_only=True):
     """A GPU that the catalogue lacks, described by its figures."""
 
     memory_gib: Annotated[
-        float, Meta(gt=0, le=10_000, description="Memory per GPU as the driver reports it, GiB.")
+        float, Meta(ge=0.1, le=10_000, description="Memory per GPU as the driver reports it, GiB.")
     ]
     bandwidth_gb_s: Annotated[
-        float, Meta(gt=0, le=1e6, description="Memory bandwidth, GB/s (10^9 bytes).")
+        float, Meta(ge=1, le=1e6, description="Memory bandwidth, GB/s (10^9 bytes).")
     ]
     bf16_tflops: Annotated[
-        float, Meta(gt=0, le=1e6, description="Dense 16-bit peak (bf16, or fp16 where bf16 lacks).")
+        float,
+        Meta(ge=0.01, le=1e6, description="Dense 16-bit peak (bf16, or fp16 where bf16 lacks)."),
     ]
     compute_capability: Annotated[
         str,
         Meta(
-            pattern=r"^\d{1,2}\.\d$",
+            pattern=r"^[0-9]{1,2}\.[0-9]$(?!\n)",
             description="CUDA compute capability such as 9.0; 0.0 for other vendors.",
         ),
     ]
-    fp8_tflops: PositiveFloat | None = None
-    int8_tops: PositiveFloat | None = None
-    fp4_tflops: PositiveFloat | None = None
+    fp8_tflops: Peak | None = None
+    int8_tops: Peak | None = None
+    fp4_tflops: Peak | None = None
     link_gb_s: (
         Annotated[float, Meta(ge=0, le=1e5, description="GPU-to-GPU link, GB/s one way per GPU.")]
         | None
     ) = None
-    pcie_gb_s: Annotated[float, Meta(gt=0, le=1e4)] | None = None
+    pcie_gb_s: Annotated[float, Meta(ge=0.1, le=1e4)] | None = None
     unified_memory: bool = False
 
 
