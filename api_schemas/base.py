@@ -30,11 +30,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 PositiveInt = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
-PositiveFloat = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+PositiveFloat = Annotated[float, msgspec.Meta(ge=1e-6, le=1e12)]
+"""Far below any real quantity, and far from what makes a quotient overflow."""
 NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Gib = Annotated[float, msgspec.Meta(ge=0, le=1e6, description="Size in GiB (2^30 bytes).")]
-Milliseconds = Annotated[float, msgspec.Meta(gt=0, le=1e9, description="Milliseconds.")]
+Milliseconds = Annotated[float, msgspec.Meta(ge=1e-3, le=1e9, description="Milliseconds.")]
 TokenCount = Annotated[int, msgspec.Meta(ge=1, le=100_000_000, description="Tokens.")]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 ModelId = Annotated[

@@ -56,7 +56,8 @@ class Hardware(Value, frozen=True, kw_only=True):
     interconnect: Interconnect | None = None
     total_memory_gib: (
         Annotated[
-            float, Meta(gt=0, le=10_000, description="Per GPU as the driver reports it; overrides.")
+            float,
+            Meta(ge=0.1, le=10_000, description="Per GPU as the driver reports it; overrides."),
         ]
         | None
     ) = None
