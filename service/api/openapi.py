@@ -233,7 +233,8 @@ def _link(operation_id: str) -> Json:
 
 def _content(answer: Answer, media_type: str) -> Json:
     if not media_type.startswith(JSON):
-        return {"schema": {"type": "string" if media_type.startswith("text/") else "object"}}
+        is_object = media_type.endswith("+json")
+        return {"schema": {"type": "object" if is_object else "string"}}
     content: Json = {"schema": _reference(answer.kind) if answer.kind else {"type": "object"}}
     if answer.example:
         content["example"] = msgspec.to_builtins(answer.example())

@@ -4,6 +4,7 @@ from litestar import HttpMethod, Response, Router, route
 from litestar.handlers import HTTPRouteHandler
 
 from service.api import (
+    checks,
     engine_versions,
     estimates,
     gpus,
@@ -19,6 +20,7 @@ from service.api.problems import with_implied_methods
 
 _HANDLERS = (
     estimates.create_estimate,
+    checks.create_check,
     models.list_models,
     models.get_model,
     models.register_model,

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from service.cli import catalogues, estimate, recommend, serve
+from service.cli import catalogues, check, estimate, recommend, serve
 from service.cli.client import Unreachable
 from service.cli.documents import Refused
 from service.cli.exit_codes import UNREACHABLE, USAGE
@@ -22,6 +22,7 @@ for command in (
     serve.worker,
     recommend.recommend,
     estimate.estimate,
+    check.check,
     *catalogues.COMMANDS,
 ):
     cli.add_command(command)

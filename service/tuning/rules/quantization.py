@@ -82,7 +82,8 @@ def _weight_only(context: RuleContext, node: Node) -> Iterator[Remark]:
 
 def _mismatch(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
     method, stored = stated_method(context), spec.quantization
-    if method is None:
+    if method is None or any(_unknown(context)):
+        # A method that the release does not know matches nothing: one finding says so.
         return
     if stored is None:
         if method not in _ONLINE:

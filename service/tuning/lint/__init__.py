@@ -1,0 +1,1 @@
+"""Lint: reads existing commands and manifests, and says where each value stands."""

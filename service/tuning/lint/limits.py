@@ -1,0 +1,21 @@
+"""How much a file may ask of its reader, and the refusal of one that asks more."""
+
+MAX_CHARACTERS = 4_000_000
+"""Of one file; the largest manifests in use have some hundred thousand."""
+MAX_LINE_CHARACTERS = 200_000
+MAX_NODES = 300_000
+"""YAML scalars, lists and mappings of one file, after aliases are followed."""
+MAX_DEPTH = 64
+MAX_WORDS = 20_000
+"""Words of one shell script."""
+MAX_NESTED_SCRIPTS = 4
+"""`bash -c` in `docker run` in a list in a manifest, and one more."""
+
+
+class Unreadable(Exception):
+    """A file that cannot be read within the limits; the message says why."""
+
+    def __init__(self, reason: str, *, offset: int = 0) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.offset = offset

@@ -1,0 +1,147 @@
+"""The policy: which findings fail, which are waived, and which evidence is missing."""
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from api_schemas.check import Policy, Verdict, WaivedFinding, Waiver
+from api_schemas.estimate import Estimate
+from api_schemas.explanation import Confidence, Finding
+from service.tuning.lint.findings import gate_finding
+
+_CONFIDENCE: dict[Confidence, int] = {"low": 0, "medium": 1, "high": 2}
+_UNSURE = frozenset({"CAP004", "CAP011", "CAP012", "VER007"})
+"""Findings that say that the figures themselves are rough."""
+_INCONCLUSIVE_RULES = {
+    "CHK003": "no engine was found",
+    "TPL002": "a file is a template that must be rendered first",
+}
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one engine."""
+
+    title: str
+    version: str
+    gpus: int | None
+    estimate: Estimate | None
+    missing: tuple[str, ...]
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict with its reasons; findings without the waived ones."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    waived: tuple[WaivedFinding, ...]
+
+
+def judge_policy(
+    policy: Policy, findings: Sequence[Finding], *, evidence: Sequence[Evidence], today: str
+) -> Decision:
+    """Return the verdict on all findings and evidence; `today` is a day as YYYY-MM-DD."""
+    ended = [_ended(waiver) for waiver in policy.waivers if waiver.until < today]
+    standing = [waiver for waiver in policy.waivers if waiver.until >= today]
+    kept: list[Finding] = [*ended]
+    waived: list[WaivedFinding] = []
+    for finding in (*findings, *_ceilings(policy, evidence)):
+        waiver = next((w for w in standing if _covers(w, finding)), None)
+        if waiver is None:
+            kept.append(finding)
+        else:
+            waived.append(_waived(finding, waiver))
+    failing = [finding for finding in kept if _fails(finding, policy)]
+    gaps = [*_gaps(policy, kept, evidence)]
+    verdict: Verdict = "fail" if failing else "inconclusive" if gaps else "pass"
+    reasons = [f"{finding.rule}: {finding.message}" for finding in failing] or gaps
+    return Decision(
+        verdict=verdict, reasons=tuple(reasons), findings=tuple(kept), waived=tuple(waived)
+    )
+
+
+def confidence_of(estimate: Estimate) -> Confidence:
+    """Return how sure an estimate is: measured, modelled, or modelled with reservations."""
+    if estimate.basis == "measured":
+        return "high"
+    return "low" if any(f.rule in _UNSURE for f in estimate.findings) else "medium"
+
+
+def _fails(finding: Finding, policy: Policy) -> bool:
+    return finding.severity == "error" or (
+        policy.fail_on == "warning" and finding.severity == "warning"
+    )
+
+
+def _covers(waiver: Waiver, finding: Finding) -> bool:
+    if waiver.rule != finding.rule:
+        return False
+    if waiver.path is None:
+        return True
+    return finding.location is not None and fnmatchcase(finding.location.file, waiver.path)
+
+
+def _waived(finding: Finding, waiver: Waiver) -> WaivedFinding:
+    return WaivedFinding(
+        finding=finding, until=waiver.until, reason=waiver.reason, owner=waiver.owner
+    )
+
+
+def _ended(waiver: Waiver) -> Finding:
+    owner = f" {waiver.owner} answers for it." if waiver.owner else ""
+    return gate_finding(
+        "POL001",
+        f"The waiver of {waiver.rule} ended on {waiver.until} ({waiver.reason}).{owner}",
+        suggestion="Settle the finding, or renew the waiver with a new day.",
+        setting=waiver.rule,
+    )
+
+
+def _ceilings(policy: Policy, evidence: Sequence[Evidence]) -> Iterator[Finding]:
+    for one in evidence:
+        if policy.max_gpus is not None and one.gpus is not None and one.gpus > policy.max_gpus:
+            yield gate_finding(
+                "POL002",
+                f"{one.title} takes {one.gpus} GPUs, the policy allows {policy.max_gpus}.",
+                suggestion="Lower the parallel sizes.",
+                setting="tensor_parallel_size",
+            )
+        allowed = policy.allowed_engine_versions
+        if allowed is not None and one.version not in {text.removeprefix("v") for text in allowed}:
+            yield gate_finding(
+                "POL002",
+                f"{one.title} runs vLLM {one.version}, the policy allows {', '.join(allowed)}.",
+                suggestion=f"Pin {allowed[-1]}.",
+            )
+
+
+def _gaps(
+    policy: Policy, findings: Sequence[Finding], evidence: Sequence[Evidence]
+) -> Iterator[str]:
+    """Yield which evidence is missing for a verdict."""
+    for rule, reason in _INCONCLUSIVE_RULES.items():
+        if any(finding.rule == rule for finding in findings):
+            yield reason
+    for one in evidence:
+        for missing in one.missing:
+            yield f"{one.title}: {missing}"
+        if one.estimate is not None and any(o.verdict == "uncertain" for o in one.estimate.slo):
+            yield f"{one.title}: a target lies inside the band of its prediction"
+        yield from _measured(policy, one)
+
+
+def _measured(policy: Policy, one: Evidence) -> Iterator[str]:
+    if policy.require_measured_within_days is not None:
+        is_measured = one.estimate is not None and one.estimate.basis == "measured"
+        if not is_measured:
+            yield (
+                f"{one.title}: no measurement of the last"
+                f" {policy.require_measured_within_days} days is known"
+            )
+    least = policy.min_confidence
+    if least is None:
+        return
+    known = "low" if one.estimate is None else confidence_of(one.estimate)
+    if _CONFIDENCE[known] < _CONFIDENCE[least]:
+        yield f"{one.title}: confidence is {known}, the policy asks for {least}"

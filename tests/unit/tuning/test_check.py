@@ -1,0 +1,187 @@
+"""The gate: one finding per cause, verdicts, policies."""
+
+import pytest
+
+from api_schemas.check import CheckRequest, Policy, Waiver
+from api_schemas.engine import Engine, EngineConfig
+from api_schemas.hardware import Hardware
+from api_schemas.model import ModelRef
+from api_schemas.slo import LatencyTarget
+from api_schemas.workload import Workload
+from service.tuning.check import check
+from service.tuning.errors import InvalidRequest, UnknownEngineVersion, UnknownModel
+from tests.unit.tuning.lint.asked import TODAY, checked, checked_command, found
+
+_H100 = Hardware(gpu="H100-SXM5-80GB")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ("--swap-space 4", "VER001"),
+        ("--num-scheduler-steps 8", "VER001"),
+        ("--enforce-eager false", "CLI002"),
+        ("--enable-prefix-caching=false", "CLI002"),
+        ("--nonsense 1", "CLI001"),
+        ("--max-num-seqs 1k", "CLI004"),
+        ("--max-num-seqs", "CLI003"),
+        ("--dtype bf16", "DTY006"),
+        ("--max-num 8", "CLI006"),
+        ("extra", "CLI009"),
+        ("--quantization nonsense", "QNT010"),
+        ("--gpu-memory-utilization 1.5", "MEM001"),
+    ],
+)
+def test_each_mistake_is_one_finding(arguments: str, rule: str) -> None:
+    """A mistake gives exactly one error, at its place in the command."""
+    command = f"vllm serve Qwen/Qwen3-8B {arguments}"
+    report = checked_command(command)
+    errors = [finding for finding in report.findings if finding.severity == "error"]
+
+    assert [finding.rule for finding in errors] == [rule]
+    assert report.verdict == "fail"
+    assert errors[0].location is not None
+    assert errors[0].location.column >= command.index(arguments)
+
+
+def test_a_sound_command_passes() -> None:
+    """Nothing but the note on the assumed release is said."""
+    report = checked_command("vllm serve Qwen/Qwen3-8B --max-model-len 8192")
+
+    assert (report.verdict, [finding.rule for finding in report.findings]) == ("pass", ["CHK002"])
+
+
+def test_abbreviations_and_repetitions_are_warned_of() -> None:
+    """What the parser accepts silently is a warning."""
+    report = checked_command("vllm serve m --max-num-seq 8 --seed 1 --seed 2")
+
+    assert found(report, "CLI007")[0].severity == "warning"
+    assert found(report, "CLI008")[0].severity == "warning"
+
+
+def test_hardware_makes_it_judge_memory() -> None:
+    """With a GPU the answer holds an estimate, and what does not fit fails."""
+    command = "vllm serve meta-llama/Llama-3.3-70B-Instruct --engine"
+    small = checked_command(command.removesuffix(" --engine"), hardware=_H100)
+    split = checked_command(command.removesuffix(" --engine") + " -tp 4", hardware=_H100)
+
+    assert (small.verdict, small.engines[0].fits) == ("fail", False)
+    assert (split.verdict, split.engines[0].fits) == ("pass", True)
+    assert split.estimate is not None
+    assert split.engines[0].figures["kv_cache_tokens"] > 0
+
+
+def test_unresolved_settings_leave_memory_open() -> None:
+    """A variable for the parallel size gives no estimate, and no verdict on memory."""
+    report = checked_command("vllm serve Qwen/Qwen3-8B -tp $TP", hardware=_H100)
+
+    assert report.verdict == "inconclusive"
+    assert report.engines[0].fits is None
+
+
+def test_an_unknown_model_in_a_file_is_a_note_in_the_request_a_refusal() -> None:
+    """Files may name what nobody knows; a request may not."""
+    report = checked_command("vllm serve nobody/knows", hardware=_H100)
+
+    assert found(report, "CHK001")
+    assert report.verdict == "inconclusive"
+    with pytest.raises(UnknownModel):
+        checked_command("vllm serve m", model=ModelRef(id="nobody/knows"))
+    with pytest.raises(UnknownEngineVersion):
+        checked_command("vllm serve m", engine=Engine(version="9.9.9"))
+
+
+def test_exactly_one_thing_is_checked() -> None:
+    """Files, command and configuration exclude each other."""
+    with pytest.raises(InvalidRequest):
+        check(CheckRequest(), today=TODAY)
+    with pytest.raises(InvalidRequest):
+        check(CheckRequest(command="vllm serve m", config=EngineConfig()), today=TODAY)
+
+
+def test_a_configuration_is_checked_as_such() -> None:
+    """Settings without a file get the same findings."""
+    request = CheckRequest(config=EngineConfig(swap_space=4.0, enforce_eager=True))
+    report = check(request, today=TODAY)
+
+    assert found(report, "VER001")
+    assert found(report, "GRF001")
+
+
+_WAIVER = Waiver(rule="VER001", until="2026-06-15", reason="moves next week", owner="team")
+
+
+def test_a_waiver_covers_until_its_last_day() -> None:
+    """On the day itself it holds, after it the finding fails again and the end is said."""
+    request = CheckRequest(
+        command="vllm serve Qwen/Qwen3-8B --swap-space 4", policy=Policy(waivers=[_WAIVER])
+    )
+
+    standing, ended = check(request, today="2026-06-15"), check(request, today="2026-06-16")
+
+    assert (standing.verdict, standing.counts.waived) == ("pass", 1)
+    assert standing.waived[0].owner == "team"
+    assert (ended.verdict, ended.counts.waived) == ("fail", 0)
+    assert found(ended, "POL001")
+
+
+def test_a_waiver_can_be_bound_to_files() -> None:
+    """A pattern limits it to the files that match."""
+    content = "vllm serve Qwen/Qwen3-8B --swap-space 4"
+    waiver = Waiver(rule="VER001", until=TODAY, reason="old", path="legacy/*.sh")
+    policy = Policy(waivers=[waiver])
+
+    assert checked("legacy/a.sh", content, policy=policy).verdict == "pass"
+    assert checked("new/a.sh", content, policy=policy).verdict == "fail"
+
+
+def test_warnings_fail_when_the_policy_says_so() -> None:
+    """fail_on chooses the severity that fails."""
+    command = "vllm serve Qwen/Qwen3-8B --enforce-eager"
+
+    assert checked_command(command).verdict == "pass"
+    assert checked_command(command, policy=Policy(fail_on="warning")).verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(require_measured_within_days=30),
+        Policy(min_confidence="high"),
+        Policy(targets=[LatencyTarget(metric="ttft", percentile=95, limit_ms=500)]),
+    ],
+)
+def test_missing_evidence_is_inconclusive(policy: Policy) -> None:
+    """A policy that asks for more than is known gives no pass."""
+    report = checked_command("vllm serve Qwen/Qwen3-8B", policy=policy)
+
+    assert report.verdict == "inconclusive"
+    assert report.reasons
+
+
+def test_ceilings_fail() -> None:
+    """More GPUs than allowed, or another release, fail."""
+    assert checked_command("vllm serve m -tp 8", policy=Policy(max_gpus=4)).verdict == "fail"
+    other = Policy(allowed_engine_versions=["0.30.0"])
+    assert found(checked_command("vllm serve m", policy=other), "POL002")
+
+
+def test_targets_are_judged_under_a_load() -> None:
+    """A limit far below the prediction is missed, one far above it is met."""
+    for limit_ms, verdict in ((1.0, "fail"), (60_000.0, "pass")):
+        report = checked_command(
+            "vllm serve Qwen/Qwen3-8B --max-model-len 8192",
+            hardware=_H100,
+            workload=Workload(preset="chat"),
+            policy=Policy(targets=[LatencyTarget(metric="ttft", percentile=50, limit_ms=limit_ms)]),
+        )
+
+        assert report.verdict == verdict, report.reasons
+        assert bool(found(report, "SLO001")) is (verdict == "fail")
+
+
+def test_the_same_request_gives_the_same_bytes() -> None:
+    """Nothing depends on order or time but the day that was given."""
+    command = "vllm serve m --swap-space 4 --nonsense 1 --seed 1 --seed 2"
+
+    assert checked_command(command) == checked_command(command)
