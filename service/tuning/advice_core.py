@@ -29,7 +29,11 @@ from service.tuning.engine.defaults import effective_config
 from service.tuning.search.alternatives import alternates
 from service.tuning.search.emission import emitted
 from service.tuning.search.finder import Found, size_all
-from service.tuning.search.nearest_fit import memory_binding, nearest_that_fits
+from service.tuning.search.nearest_fit import (
+    memory_binding,
+    nearest_that_fits,
+    without_pinned_layout,
+)
 from service.tuning.search.nearest_slo import nearest_within_limits, slo_binding
 from service.tuning.search.obstacles import length_ends, refused, too_dear
 from service.tuning.search.problem import Problem
@@ -177,7 +181,7 @@ def _no_layout(problem: Problem) -> Core:
             "constraints."
         ),
     )
-    return _closest(problem, binding, None, problem.base)
+    return _closest(problem, binding, without_pinned_layout(problem), problem.base)
 
 
 def _closest(

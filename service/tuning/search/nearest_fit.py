@@ -1,6 +1,6 @@
 """The nearest change that makes a model fit which does not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -19,7 +19,12 @@ from service.tuning.search.utilization_rule import choose_utilization
 _GPU_COUNTS = (2, 4, 8, 16)
 _NODE_SIZES = (4, 8)
 _WIDEST_NODE = 8
-_LAYOUT = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+_LAYOUT = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "enable_expert_parallel",
+)
 _SMALLER = (
     ("8-bit", WeightFormat(scheme="fp8", bits=8, activation_bits=8)),
     ("4-bit", WeightFormat(scheme="int4", bits=4, group_size=128)),
@@ -38,13 +43,15 @@ def nearest_that_fits(problem: Problem, hardware: Hardware, closest: Misfit) -> 
     A shorter request, an 8-bit cache, more GPUs of the kind, a quantised checkpoint, a larger
     GPU; None when none of them helps.
     """
-    ways = (
-        _shorter(problem, closest),
-        _with_fp8_cache(problem),
-        _with_more_gpus(problem, hardware),
-        _with_larger_gpu(problem, hardware),
+    ways: tuple[Callable[[], Nearest | None], ...] = (
+        lambda: _shorter(problem, closest),
+        lambda: _with_fp8_cache(problem),
+        lambda: _with_more_gpus(problem, hardware),
+        lambda: _with_larger_gpu(problem, hardware),
+        lambda: without_pinned_layout(problem),
+        lambda: _shorter(problem, closest, at_least_tokens=1),
     )
-    found = next((way for way in ways if way is not None), None)
+    found = next((found for way in ways if (found := way()) is not None), None)
     smaller = _with_smaller_weights(problem)
     if found is None:
         return smaller
@@ -53,13 +60,30 @@ def nearest_that_fits(problem: Problem, hardware: Hardware, closest: Misfit) -> 
     return msgspec.structs.replace(found, detail=f"{found.detail} Or: {smaller.change}.")
 
 
-def _shorter(problem: Problem, closest: Misfit) -> Nearest | None:
+def without_pinned_layout(problem: Problem) -> Nearest | None:
+    """Return the layout that fits when the pinned parallel sizes are let go."""
+    free = _unpinned_layout(problem)
+    sized = _first_fit(free) if free != problem else None
+    if sized is None:
+        return None
+    return Nearest(
+        change=f"{sized.topology.label} instead of the pinned or limited layout",
+        config=emitted(free, sized.config, sized.effective),
+        hardware=None,
+        slo=None,
+        detail="vLLM accepts this layout, and the model fits with it.",
+    )
+
+
+def _shorter(
+    problem: Problem, closest: Misfit, *, at_least_tokens: float | None = None
+) -> Nearest | None:
     kv = closest.plan.kv
     demand = problem.demand
-    typical = demand.prompt_mean_tokens + demand.output_mean_tokens
-    if closest.obstacle != "length" or kv is None or kv.largest_max_model_len < typical:
+    least = at_least_tokens or demand.prompt_mean_tokens + demand.output_mean_tokens
+    if closest.obstacle != "length" or kv is None or kv.largest_max_model_len < least:
         return None
-    longest = kv.largest_max_model_len * 9 // 10 // 16 * 16
+    longest = max(16, kv.largest_max_model_len * 9 // 10 // 16 * 16)
     config = msgspec.structs.replace(closest.config, max_model_len=longest)
     effective, plan = plan_config(problem, config)
     if not plan.fits:

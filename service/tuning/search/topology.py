@@ -55,8 +55,9 @@ def legal_topologies(
     them. Data parallelism with whole experts is for mixtures of experts whose cache tensor
     parallelism would only copy.
     """
-    space = _Space(spec=spec, node=node, version=version, constraints=constraints)
-    found = {t for t in _all(space) if t.gpus <= node.num_gpus and _obeys(t, pin)}
+    space = _Space(spec=spec, node=node, version=version, constraints=constraints, pin=pin)
+    layouts = {*_all(space), *_pinned(space)}
+    found = {t for t in layouts if t.gpus <= node.num_gpus and _obeys(t, pin)}
     return tuple(sorted(found, key=lambda t: (t.gpus, t)))
 
 
@@ -65,6 +66,7 @@ class _Space(msgspec.Struct, frozen=True, kw_only=True):
     node: Node
     version: EngineVersion
     constraints: Constraints
+    pin: EngineConfig
 
     @property
     def largest(self) -> int:
@@ -117,6 +119,22 @@ def _expert_layouts(space: _Space, sizes: tuple[int, ...]) -> Iterator[Topology]
     gpus = space.node.gpus_per_node
     if gpus > 1 and has_latent_attention(space.spec):
         yield Topology(tensor_parallel_size=1, data_parallel_size=gpus, enable_expert_parallel=True)
+
+
+def _pinned(space: _Space) -> Iterator[Topology]:
+    """Yield the layouts that only a pin asks for: stages, ranks or whole experts of its own."""
+    pin = space.pin
+    stages, ranks = pin.pipeline_parallel_size or 1, pin.data_parallel_size or 1
+    whole = bool(pin.enable_expert_parallel) and space.spec.is_moe
+    if stages > 1 and not space.spec.supports_pp:
+        return
+    for size in space.tensor_sizes(enable_expert_parallel=whole, data_parallel_size=ranks):
+        yield Topology(
+            tensor_parallel_size=size,
+            pipeline_parallel_size=stages,
+            data_parallel_size=ranks,
+            enable_expert_parallel=whole,
+        )
 
 
 def _obeys(topology: Topology, pin: EngineConfig) -> bool:

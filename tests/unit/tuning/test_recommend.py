@@ -506,3 +506,27 @@ def test_a_pinned_length_below_the_load_is_named() -> None:
     assert advice.binding is not None
     assert "pinned length" in advice.binding.detail
     assert advice.estimate.performance is None
+
+
+def test_a_pinned_layout_of_its_own_is_searched_around() -> None:
+    """Ranks that only a pin asks for are a layout too; the rest is chosen around them."""
+    advice = advise(
+        hardware=Hardware(gpu="H100-SXM5-80GB", gpus_per_node=4),
+        constraints=Constraints(pin=EngineConfig(data_parallel_size=2)),
+    )
+
+    assert advice.config.data_parallel_size == 2
+    assert advice.estimate.fits
+    assert advice.replicas.gpus <= 4
+
+
+def test_letting_go_of_a_pinned_layout_is_offered() -> None:
+    """Where a pinned size divides nothing, the nearest way is a size that does."""
+    advice = advise(
+        hardware=Hardware(gpu="H100-SXM5-80GB", gpus_per_node=8),
+        constraints=Constraints(pin=EngineConfig(tensor_parallel_size=5)),
+    )
+
+    assert advice.nearest is not None
+    assert advice.nearest.config is not None
+    assert advice.nearest.config.tensor_parallel_size in {1, 2, 4, 8}
