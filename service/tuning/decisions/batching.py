@@ -1,6 +1,6 @@
 """Why this many requests and tokens share a step."""
 
-from api_schemas.explanation import Decision
+from api_schemas.explanation import Confidence, Decision
 from service.tuning.decisions.case import Case, decision
 from service.tuning.decisions.sources import (
     GUIDE_SEQUENCES,
@@ -46,8 +46,18 @@ def sequences(case: Case) -> Decision:
         ),
         if_lower="Requests wait in the queue earlier: time to first token grows before the GPU is "
         "full, and throughput falls.",
-        confidence="medium" if case.sized.plan.borderline else "high",
+        confidence=_sequence_confidence(case),
     )
+
+
+def _sequence_confidence(case: Case) -> Confidence:
+    """Return how sure the cap is: memory is known better than speed."""
+    if case.is_pinned("max_num_seqs"):
+        return "high"
+    if case.problem.spec.layout_confidence == "low" or case.sized.plan.borderline:
+        return "low"
+    by_memory = case.sized.admission.limited_by in ("kv_pool", "ceiling")
+    return "high" if by_memory and case.problem.spec.layout_confidence == "high" else "medium"
 
 
 def _sequence_reason(case: Case, limited_by: AdmissionLimit) -> str:
