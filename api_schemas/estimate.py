@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from api_schemas.base import Request, Response
 from api_schemas.engine import Engine, EngineConfig
 from api_schemas.explanation import Basis, Finding
 from api_schemas.hardware import Hardware
+from api_schemas.measurement import CalibratedBy
 from api_schemas.model import ModelRef
 from api_schemas.slo import Slo, TargetOutcome
 from api_schemas.workload import Workload
@@ -82,6 +83,8 @@ class Provenance(Response, frozen=True, kw_only=True):
     catalogue_version: str
     coefficients_version: str
     seed: int
+    calibration: CalibratedBy | UnsetType = UNSET
+    """The measurements that the latency rests on; absent when there are none."""
 
 
 class Estimate(Response, frozen=True, kw_only=True):

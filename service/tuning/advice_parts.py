@@ -84,15 +84,18 @@ def estimate_of(
 ) -> Estimate:
     """Return the what-if of one copy; it starts only without error findings."""
     fits = plan.fits and not any(finding.severity == "error" for finding in findings)
+    known = problem.calibration_of(effective) if performance is not None else None
     return Estimate(
         fits=fits,
         memory=memory_breakdown(plan, effective),
         performance=performance,
         slo=list(outcomes),
-        basis="modelled" if problem.calibration is None else "calibrated",
+        basis="modelled" if known is None else "calibrated",
         defaults_applied=applied_defaults(config, effective),
         findings=list(findings),
-        provenance=provenance(problem.version),
+        provenance=provenance(
+            problem.version, calibration=known.basis if known is not None else None
+        ),
     )
 
 

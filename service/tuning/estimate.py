@@ -1,24 +1,21 @@
 """The what-if: does a configuration fit, and how fast is it."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Band, Estimate, EstimateRequest, MemoryBreakdown, Performance
-from api_schemas.explanation import Basis
 from api_schemas.slo import Slo, TargetOutcome
 from api_schemas.workload import Workload
 from service.tuning.accepted_load import accepted_workload
+from service.tuning.calibrations.known import Calibrations, KnownCalibration, calibration_for
 from service.tuning.memory.plan import GIB, KvPlan, MemoryPlan
 from service.tuning.models import catalogue
 from service.tuning.presets import fill_workload
 from service.tuning.provenance import provenance
 from service.tuning.situation import ModelResolver, Situation, look_up
 from service.tuning.verdicts import judge_slo
-
-Calibrations = Sequence[Any]
 
 
 def estimate(
@@ -43,16 +40,27 @@ def estimate(
         slo=slo,
         resolve_model=resolve_model,
     )
-    performance, outcomes, basis = _perform(situation, workload, slo, calibrations)
+    known = calibration_for(
+        calibrations,
+        spec=situation.spec,
+        node=situation.node,
+        config=situation.runnable,
+        version=situation.version,
+        speculative=situation.speculative,
+    )
+    performance, outcomes = _perform(situation, workload, slo, known)
+    is_calibrated = known is not None and performance is not None
     return Estimate(
         fits=situation.fits,
         memory=memory_breakdown(situation.plan, situation.effective),
         performance=performance,
         slo=outcomes,
-        basis=basis,
+        basis="calibrated" if is_calibrated else "modelled",
         defaults_applied=applied_defaults(situation.given, situation.effective),
         findings=list(situation.findings),
-        provenance=provenance(situation.version),
+        provenance=provenance(
+            situation.version, calibration=known.basis if known and is_calibrated else None
+        ),
     )
 
 
@@ -100,15 +108,14 @@ def _perform(
     situation: Situation,
     workload: Workload | None,
     slo: Slo | None,
-    calibrations: Calibrations,
-) -> tuple[Performance | None, list[TargetOutcome], Basis]:
+    known: KnownCalibration | None,
+) -> tuple[Performance | None, list[TargetOutcome]]:
     """Return latency and its verdicts; nothing without a workload, or where vLLM would not run."""
     if workload is None or not situation.fits or situation.plan.kv is None:
-        return None, [], "modelled"
+        return None, []
     # The simulation compiles code when it is imported: memory alone must not wait for it.
     from service.tuning.performance import predict_performance  # noqa: PLC0415
 
-    calibration = next(iter(calibrations), None)
     performance = predict_performance(
         spec=situation.spec,
         node=situation.node,
@@ -118,10 +125,10 @@ def _perform(
         workload=accepted_workload(workload, max_model_len=situation.plan.max_model_len),
         slo=slo,
         speculative=situation.speculative,
-        calibration=calibration,
+        calibration=known.under(workload) if known is not None else None,
     )
     outcomes = list(judge_slo(performance, slo)) if slo is not None else []
-    return performance, outcomes, "modelled" if calibration is None else "calibrated"
+    return performance, outcomes
 
 
 def _gib(size_bytes: float) -> float:

@@ -4,7 +4,10 @@ import hashlib
 from functools import cache
 from importlib import metadata, resources
 
+from msgspec import UNSET
+
 from api_schemas.estimate import Provenance
+from api_schemas.measurement import CalibratedBy
 from service.tuning.engine.versions import EngineVersion
 
 _CATALOGUES = ("service.tuning.models", "service.tuning.hardware", "service.tuning.engine")
@@ -12,7 +15,9 @@ _COEFFICIENTS = ("service.tuning.memory", "service.tuning.latency")
 _DIGITS = 12
 
 
-def provenance(version: EngineVersion, *, seed: int = 0) -> Provenance:
+def provenance(
+    version: EngineVersion, *, seed: int = 0, calibration: CalibratedBy | None = None
+) -> Provenance:
     """Return the provenance of an answer for this vLLM release."""
     return Provenance(
         setpoint_version=setpoint_version(),
@@ -20,6 +25,7 @@ def provenance(version: EngineVersion, *, seed: int = 0) -> Provenance:
         catalogue_version=_data_version(_CATALOGUES),
         coefficients_version=_data_version(_COEFFICIENTS),
         seed=seed,
+        calibration=UNSET if calibration is None else calibration,
     )
 
 
@@ -45,3 +51,8 @@ def _data_version(packages: tuple[str, ...]) -> str:
                 digest.update(file.name.encode())
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:_DIGITS]
+
+
+def latency_version() -> str:
+    """Return a short digest of the latency model's own data, which calibrations build on."""
+    return _data_version(_COEFFICIENTS[1:])

@@ -1,8 +1,5 @@
 """The advice: which settings to launch with, why, and what to expect."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import msgspec
 
 from api_schemas.explanation import Finding
@@ -22,13 +19,13 @@ from service.tuning.advice_parts import (
     baseline_estimate,
     understood,
 )
+from service.tuning.calibrations.known import Calibrations
 from service.tuning.engine.versions import parse_version
 from service.tuning.hardware.catalogue import resolve_hardware
 from service.tuning.hardware.spec import Node
 from service.tuning.models import catalogue
 from service.tuning.presets import fill_workload
-from service.tuning.provenance import provenance
-from service.tuning.render.files import Rendering, render_all, watch_list
+from service.tuning.render.files import Rendering, decision_record, render_all, watch_list
 from service.tuning.search.baseline import baseline_of
 from service.tuning.search.drafter import resolve_drafter
 from service.tuning.search.obstacles import is_beyond_length
@@ -36,8 +33,6 @@ from service.tuning.search.pins import check_pins
 from service.tuning.search.problem import Problem, pose_problem
 from service.tuning.search.usual_limits import find_within_usual_limits
 from service.tuning.situation import ModelResolver
-
-Calibrations = Sequence[Any]
 
 
 def recommend(
@@ -105,7 +100,7 @@ def understand(
         objective=request.objective,
         posture=request.posture,
         constraints=constraints,
-        calibration=next(iter(calibrations), None),
+        calibrations=calibrations,
     )
     return problem, (*hardware_notes, *draft_notes)
 
@@ -135,27 +130,24 @@ def _advice(
             model_name=problem.model.id,
         ),
         files=_files(problem, core, findings),
-        provenance=provenance(problem.version),
+        provenance=core.estimate.provenance,
     )
 
 
 def _files(problem: Problem, core: Core, findings: list[Finding]) -> list[RenderedFile]:
-    """Return the files ready to commit; none for what would not start."""
-    if not core.estimate.fits:
-        return []
-    return render_all(
-        Rendering(
-            model_id=problem.model.id,
-            config=core.config,
-            version=problem.version,
-            node=problem.node,
-            replicas=max(1, core.replicas.count),
-            slo=problem.filled.slo,
-            effective=core.effective,
-            headline=core.headline,
-            decisions=tuple(core.decisions),
-            findings=tuple(findings),
-            assumptions=problem.filled.assumptions,
-            estimate=core.estimate,
-        )
+    """Return the files ready to commit; the record alone for what would not start."""
+    rendering = Rendering(
+        model_id=problem.model.id,
+        config=core.config,
+        version=problem.version,
+        node=problem.node,
+        replicas=max(1, core.replicas.count),
+        slo=problem.filled.slo,
+        effective=core.effective,
+        headline=core.headline,
+        decisions=tuple(core.decisions),
+        findings=tuple(findings),
+        assumptions=problem.filled.assumptions,
+        estimate=core.estimate,
     )
+    return render_all(rendering) if core.estimate.fits else [decision_record(rendering)]

@@ -7,9 +7,9 @@ import msgspec
 from api_schemas.engine import EngineConfig
 from api_schemas.model import ModelRef
 from api_schemas.recommendation import Constraints, Objective, Posture
+from service.tuning.calibrations.known import Calibrations, KnownCalibration, calibration_for
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
-from service.tuning.latency.calibration import Calibration
 from service.tuning.models.spec import ModelSpec
 from service.tuning.presets import FilledWorkload
 from service.tuning.rules.domains import recommended_dtype
@@ -37,14 +37,25 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     utilization: UtilizationChoice
     base: EngineConfig
     """Settings that are not searched: pinned ones, dtype, adapters, drafter."""
-    calibration: Calibration | None = None
-    """Measurements of this very configuration, when there are some."""
+    calibrations: Calibrations = ()
+    """What was learned from measurements, one per configuration."""
 
     def most_copies(self, gpus: int) -> int:
         """Return how many copies of that many GPUs the nodes hold; none is cut by a node."""
         if gpus > self.node.gpus_per_node:
             return self.node.num_gpus // gpus
         return self.node.nodes * (self.node.gpus_per_node // gpus)
+
+    def calibration_of(self, effective: EngineConfig) -> KnownCalibration | None:
+        """Return what was learned from measurements of this very configuration."""
+        return calibration_for(
+            self.calibrations,
+            spec=self.spec,
+            node=self.node,
+            config=effective,
+            version=self.version,
+            speculative=self.model.speculative,
+        )
 
     @property
     def pin(self) -> EngineConfig:
@@ -63,7 +74,7 @@ def pose_problem(
     posture: Posture,
     constraints: Constraints,
     draft: ModelSpec | None = None,
-    calibration: Calibration | None = None,
+    calibrations: Calibrations = (),
 ) -> Problem:
     """Return the problem with the choices that need no search: length and memory share."""
     demand = demand_of(filled.workload)
@@ -80,7 +91,7 @@ def pose_problem(
         demand=demand,
         length=choose_length(demand, model_limit_tokens=spec.max_position_embeddings),
         utilization=choose_utilization(node, version=version, posture=posture),
-        calibration=calibration,
+        calibrations=tuple(calibrations),
         base=_base_config(model, constraints.pin or EngineConfig(), spec=spec, node=node),
     )
 

@@ -170,6 +170,7 @@ def predict_config(
 ) -> tuple[Performance, tuple[TargetOutcome, ...]]:
     """Return the simulated behaviour of one copy of any configuration that fits."""
     workload = accepted_workload(workload, max_model_len=plan.max_model_len)
+    known = problem.calibration_of(effective)
     performance = predict_performance(
         spec=problem.spec,
         node=problem.node,
@@ -179,7 +180,7 @@ def predict_config(
         workload=workload,
         slo=slo,
         speculative=problem.model.speculative,
-        calibration=problem.calibration,
+        calibration=known.under(workload) if known is not None else None,
         method="simulation",
     )
     return performance, tuple(judge_slo(performance, slo))
@@ -187,6 +188,7 @@ def predict_config(
 
 def prepared(problem: Problem, sized: Sized) -> Prediction:
     """Return what of a prediction does not depend on the load."""
+    known = problem.calibration_of(sized.effective)
     return prepare(
         spec=problem.spec,
         node=problem.node,
@@ -195,7 +197,7 @@ def prepared(problem: Problem, sized: Sized) -> Prediction:
         plan=sized.plan,
         shared_prefix_tokens=problem.demand.shared_prefix_tokens,
         speculative=problem.model.speculative,
-        calibration=problem.calibration,
+        calibration=known.calibration if known is not None else None,
     )
 
 
