@@ -20,13 +20,16 @@ from msgspec import Meta
 from api_schemas.problem import Problem, ProblemCode
 from service.api import examples
 from service.api.bodies import encode
-from service.api.describe import JSON, KEY, Answer, Body, Description
+from service.api.describe import JSON, KEY, Answer, Body, Description, Example
 from service.api.guards import query_parameters
 from service.api.problems import PROBLEM_MEDIA_TYPE
+from service.log import get_logger
 from service.problems import PROBLEMS
 from service.tuning.provenance import setpoint_version
 
 Json = dict[str, Any]
+
+_log = get_logger(__name__)
 
 _REFERENCE = "#/components/schemas/{name}"
 _ALWAYS: tuple[ProblemCode, ...] = (
@@ -237,8 +240,17 @@ def _content(answer: Answer, media_type: str) -> Json:
         return {"schema": {"type": "object" if is_object else "string"}}
     content: Json = {"schema": _reference(answer.kind) if answer.kind else {"type": "object"}}
     if answer.example:
-        content["example"] = msgspec.to_builtins(answer.example())
+        content |= _example(answer.example)
     return content
+
+
+def _example(make: Example) -> Json:
+    """Return an answer's example; the document does without one that cannot be computed."""
+    try:
+        return {"example": msgspec.to_builtins(make())}
+    except Exception:
+        _log.exception("example_failed")
+        return {}
 
 
 def _reference(kind: type[Any]) -> Json:
