@@ -1,8 +1,9 @@
 """Reading requests: JSON or YAML from a file or standard input, decoded once."""
 
 import sys
+from codecs import BOM_UTF8
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 import yaml
@@ -25,7 +26,7 @@ class Refused(Exception):
 def read_document(source: str) -> bytes:
     """Return the bytes of a file, or of standard input for `-`."""
     if source == "-":
-        content = sys.stdin.buffer.read(_MAX_BYTES + 1)
+        content = standard_input().read(_MAX_BYTES + 1)
     else:
         try:
             with Path(source).open("rb") as handle:
@@ -37,12 +38,19 @@ def read_document(source: str) -> bytes:
     return content
 
 
+def standard_input() -> BinaryIO:
+    """Return standard input as bytes; Python has none when it was closed before the start."""
+    if sys.stdin is None:
+        raise refused("standard input is closed")
+    return sys.stdin.buffer
+
+
 def decode(content: bytes, kind: type[T], *, source: str = "") -> T:
     """Return the Struct that JSON bytes, or YAML for `.yaml` and `.yml`, hold."""
     try:
         if source.endswith((".yaml", ".yml")):
             return msgspec.convert(yaml.safe_load(content), kind)
-        return msgspec.json.decode(content, type=kind)
+        return msgspec.json.decode(content.removeprefix(BOM_UTF8), type=kind)
     except msgspec.ValidationError as error:
         field = field_error_of_validation(str(error))
         where = field.pointer or "the document"

@@ -8,7 +8,7 @@ import msgspec
 from api_schemas.estimate import Estimate, EstimateRequest
 from api_schemas.problem import Problem
 from service.cli import client
-from service.cli.documents import Refused, decode
+from service.cli.documents import Refused, decode, standard_input
 from service.problems import problem_of_tuning_error
 from service.tuning.errors import TuningError
 
@@ -20,7 +20,7 @@ def estimate(server: str | None) -> None:
 
     A refused line becomes {"problem": {...}} in its place; the order is kept.
     """
-    for line in sys.stdin.buffer:
+    for line in standard_input():
         if line.strip():
             sys.stdout.buffer.write(_answer(line, server) + b"\n")
             sys.stdout.buffer.flush()

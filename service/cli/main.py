@@ -41,6 +41,9 @@ def main() -> None:
         _fail(str(error), UNREACHABLE)
     except BrokenPipeError:
         sys.stderr.close()
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(where + (error.strerror or str(error)), USAGE)
 
 
 def _fail(message: str, code: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -12,24 +12,34 @@ from api_schemas.estimate import Estimate
 from api_schemas.explanation import Finding
 from api_schemas.recommendation import Advice, Recommendation
 
+_UNBOUNDED_WIDTH = 10_000
+_PIPED_WIDTH = 160
 _STYLE = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
-def print_advice(advice: Advice | Recommendation, console: Console) -> None:
+def console() -> Console:
+    """Return standard output for tables: brackets stay as they are, and files get wide lines."""
+    found = Console(markup=False)
+    if not found.is_terminal:
+        found.width = _PIPED_WIDTH
+    return found
+
+
+def print_advice(advice: Advice | Recommendation, page: Console) -> None:
     """Print headline, settings with reasons, memory, latency, alternatives and findings."""
-    console.print(Text(advice.headline, style="bold" if advice.feasible else "bold red"))
+    page.print(Text(advice.headline, style="bold" if advice.feasible else "bold red"))
     if advice.binding:
-        console.print(f"Binding: {advice.binding.constraint}: {advice.binding.detail}")
+        page.print(f"Binding: {advice.binding.constraint}: {advice.binding.detail}")
     if advice.nearest:
-        console.print(f"Nearest: {advice.nearest.change} ({advice.nearest.detail})")
+        page.print(f"Nearest: {advice.nearest.change} ({advice.nearest.detail})")
     for note in advice.request.assumptions:
-        console.print(Text(f"Assumed: {note}", style="dim"))
+        page.print(Text(f"Assumed: {note}", style="dim"))
     parts: list[RenderableType] = [_decisions(advice), _predictions(advice)]
     if advice.alternatives:
         parts.append(_alternatives(advice))
     if advice.findings:
         parts.append(_findings(advice.findings))
-    console.print(Group(*parts))
+    page.print(Group(*parts))
 
 
 def print_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -39,7 +49,14 @@ def print_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
         table.add_column(column.replace("_", " "), overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
-    Console().print(table)
+    page = console()
+    if not page.is_terminal:
+        page.width = page.measure(table, options=_unbounded(page)).maximum
+    page.print(table)
+
+
+def _unbounded(page: Console) -> ConsoleOptions:
+    return page.options.update(max_width=_UNBOUNDED_WIDTH)
 
 
 def _decisions(advice: Advice | Recommendation) -> Table:
@@ -53,7 +70,9 @@ def _decisions(advice: Advice | Recommendation) -> Table:
 
 
 def _predictions(advice: Advice | Recommendation) -> Table:
-    table = Table(title="Prediction per replica", title_justify="left")
+    count = advice.replicas.count
+    title = f"Prediction per replica: {count} recommended, vLLM's defaults over a whole node"
+    table = Table(title=title if count > 1 else "Prediction", title_justify="left")
     for column in ("", "recommended", "vLLM defaults"):
         table.add_column(column)
     for name, recommended, baseline in zip(

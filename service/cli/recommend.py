@@ -6,13 +6,12 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
 
 from api_schemas.recommendation import Advice, Recommendation, RenderedFile, TuningRequest
 from service.cli import client
 from service.cli.documents import decode, read_document, refused
 from service.cli.exit_codes import FAIL
-from service.cli.output import print_advice
+from service.cli.output import console, print_advice
 
 _FORMATS = click.Choice(["table", "json", "markdown"])
 
@@ -117,4 +116,4 @@ def _print(advice: Advice | Recommendation, output: str) -> None:
         record = next(file for file in advice.files if file.path == "DECISION.md")
         click.echo(record.content)
     else:
-        print_advice(advice, Console())
+        print_advice(advice, console())

@@ -18,16 +18,20 @@ _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\|`*_<>[]#"})
 
 
 def decision_record(rendering: Rendering) -> RenderedFile:
-    """Return DECISION.md; parts that nothing is known of are left out."""
+    """Return DECISION.md; parts that nothing is known of are left out.
+
+    What would not start gets no command to copy and nothing to watch.
+    """
+    starts = rendering.estimate is None or rendering.estimate.fits
     parts = [
         _title(rendering),
-        _command(rendering),
+        _command(rendering) if starts else "",
         _settings(rendering.decisions),
         _memory(rendering),
         _prediction(rendering),
         _targets(rendering),
         _findings(rendering.findings),
-        _watch(rendering),
+        _watch(rendering) if starts else "",
         _not_rendered(rendering),
         _provenance(rendering),
     ]

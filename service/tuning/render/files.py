@@ -14,7 +14,7 @@ from service.tuning.render.shell import env_file, serve_script
 from service.tuning.render.signals import watch_list
 from service.tuning.render.vllm_yaml import vllm_yaml
 
-__all__ = ["Rendering", "render_all", "watch_list"]
+__all__ = ["Rendering", "decision_record", "render_all", "watch_list"]
 
 _PLAIN = (serve_script, vllm_yaml, env_file)
 _CONTAINERS = (compose, deployment, values, inference_service)

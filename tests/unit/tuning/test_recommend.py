@@ -149,7 +149,8 @@ def test_a_model_that_does_not_fit_gets_a_way_out() -> None:
     assert advice.binding.constraint == "weights"
     assert advice.nearest is not None
     assert advice.nearest.hardware is not None
-    assert advice.files == []
+    assert [file.path for file in advice.files] == ["DECISION.md"]
+    assert "vllm serve" not in advice.files[0].content
     again = advise(model=ModelRef(id=LLAMA_70B), hardware=advice.nearest.hardware, slo=Slo())
     assert again.estimate.fits
 
