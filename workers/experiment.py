@@ -1,5 +1,6 @@
 """What every mode needs: starts, loads sized to the minutes that are left, and the prediction."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ _USUAL_PERCENTILE = 0.95
 _USABLE_SHARE = 0.7
 _WAVES = 3
 _FEWEST_REQUESTS = 8
+_SHORTEST_LOAD_S = 5.0
+"""A shorter load is mostly its own beginning and end."""
 
 
 class Findings(msgspec.Struct, kw_only=True):
@@ -144,17 +147,18 @@ class Experiment:
             for target in self.subject.slo.targets
             if isinstance(target.percentile, int)
         ]
-        needed = requests_needed(asked or [_USUAL_PERCENTILE])
+        sure = needed = requests_needed(asked or [_USUAL_PERCENTILE])
         rate = expected_rate(arrivals, predicted)
         if isinstance(arrivals, ClosedLoop):
             needed = max(needed, _WAVES * arrivals.max_concurrency)
         if rate is None:
             return needed
+        needed = max(needed, math.ceil(rate * _SHORTEST_LOAD_S))
         possible = max(int(rate * _USABLE_SHARE * (seconds - CLIENT_START_S)), _FEWEST_REQUESTS)
-        if possible < needed:
+        if possible < sure:
             self.run.note(
-                f"The minutes allow about {possible} requests per load; {needed} would be needed "
-                "to be sure of the highest percentile."
+                f"Not every load has the {sure} requests that bound its highest percentile: the "
+                "minutes do not allow it."
             )
         return min(needed, possible)
 

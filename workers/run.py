@@ -85,7 +85,7 @@ class Run:
         self._done.set()
         self._thread.join(timeout=_RENEW_S)
         with contextlib.suppress(StoreUnavailable):
-            leases.release(self.client, self._leases, token=self._token)
+            leases.release(self.client, self._leases, holder=self._token)
             self._store.drop_claim(self.validation.id)
 
     @property
@@ -128,7 +128,7 @@ class Run:
     def lease(self, resources: list[str]) -> bool:
         """Take these devices, all or none; tell whether they were free."""
         taken: bool = self._persist(
-            lambda: leases.acquire(self.client, resources, token=self._token)
+            lambda: leases.acquire(self.client, resources, holder=self._token)
         )
         if taken:
             self._leases = resources
@@ -195,5 +195,5 @@ class Run:
 
     def _renew(self) -> None:
         self._store.keep_claim(self.validation.id, owner=self._node)
-        if self._leases and not leases.acquire(self.client, self._leases, token=self._token):
+        if self._leases and not leases.acquire(self.client, self._leases, holder=self._token):
             self._lost_lease.set()

@@ -89,7 +89,7 @@ def create_recommendation(body: RawBody, context: InjectedContext) -> Response[b
 
     A request that no configuration can meet is answered too: `feasible` is false, `binding` names
     the constraint and `nearest` the nearest change that would do. With a `validation` the answer is
-    proven on a worker as well, when it is feasible.
+    proven on a worker as well, when it fits.
     """
     request = read_body(body, TuningRequest)
     # Imported on use: the latency model compiles code, and the service starts without waiting.
@@ -97,7 +97,7 @@ def create_recommendation(body: RawBody, context: InjectedContext) -> Response[b
 
     advice = recommend(request, resolve_model=context.resolve_model)
     gpu = request.hardware.gpu
-    plan = request.validation if advice.feasible else None
+    plan = request.validation if advice.estimate.fits else None
     if plan is not None:
         check_plan(context, plan, gpu=gpu, config=advice.config)
     stored = _store(advice, labels=request.labels, context=context)

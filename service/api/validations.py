@@ -40,11 +40,17 @@ ValidationId = Annotated[
 ]
 
 
+class Fit(msgspec.Struct, frozen=True):
+    """Whether a configuration is expected to start."""
+
+    fits: bool
+
+
 class Proven(msgspec.Struct, frozen=True):
     """What a validation needs of a stored recommendation."""
 
     request: UnderstoodRequest
-    feasible: bool
+    estimate: Fit
     config: msgspec.Raw
 
 
@@ -83,15 +89,16 @@ def create_validation(
     """Start vLLM with the recommended command on a worker, load it with the asked workload, and
     attach what was measured.
 
-    Without a worker that has the hardware this is refused, unless the plan says to wait.
+    Without a worker that has the hardware this is refused, unless the plan says to wait. What is
+    expected to miss its targets can be measured too, as long as it fits.
     """  # noqa: D205  # one sentence
     plan = read_body(body, ValidationPlan)
     stored = context.recommendations.find(recommendation_id)
     if stored is None:
         raise not_found("recommendation", recommendation_id)
     proven = msgspec.json.decode(stored.body, type=Proven)
-    if not proven.feasible:
-        raise Refusal("conflict", "The recommendation is not feasible: there is nothing to start.")
+    if not proven.estimate.fits:
+        raise Refusal("conflict", "Nothing that was found fits: there is nothing to start.")
     check_plan(context, plan, gpu=proven.request.hardware.gpu, config=proven.config)
     validation = start_validation(
         context, plan, recommendation_id=recommendation_id, gpu=proven.request.hardware.gpu

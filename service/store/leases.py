@@ -34,10 +34,10 @@ def acquire(
     client: redis.Redis,
     resources: Sequence[str],
     *,
-    token: str,
+    holder: str,
     lifetime_s: float = keys.LEASE_LIFETIME_S,
 ) -> bool:
-    """Take all resources or none; taking what the token already holds renews it.
+    """Take all resources or none; taking what the holder already has renews it.
 
     After an outage of the store a lease that ran out is taken again, unless somebody else has it.
 
@@ -47,18 +47,18 @@ def acquire(
     script = client.register_script(_ACQUIRE)
     names = [keys.lease(resource) for resource in resources]
     with reaching_the_store():
-        return bool(script(keys=names, args=[token, round(lifetime_s * 1000)]))
+        return bool(script(keys=names, args=[holder, round(lifetime_s * 1000)]))
 
 
-def release(client: redis.Redis, resources: Sequence[str], *, token: str) -> int:
-    """Give back what this token holds, and nothing of anybody else; return how many.
+def release(client: redis.Redis, resources: Sequence[str], *, holder: str) -> int:
+    """Give back what this holder has, and nothing of anybody else; return how many.
 
     Raises:
         StoreUnavailable: The store did not acknowledge it; the lease runs out by itself.
     """
     script = client.register_script(_RELEASE)
     with reaching_the_store():
-        return int(script(keys=[keys.lease(name) for name in resources], args=[token]))
+        return int(script(keys=[keys.lease(name) for name in resources], args=[holder]))
 
 
 def held(client: redis.Redis, resources: Sequence[str]) -> set[str]:

@@ -1,0 +1,299 @@
+"""Validations from the request to the result: API, queue, worker process and a fake `vllm`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from service.embedded import EmbeddedStore
+from service.store import keys
+from service.store.workers import live_nodes
+from tests.integration.conftest import Client
+from tests.integration.worker_process import WorkerProcess, kill, until
+from workers.tiny_model import CONFIG
+
+_ENDED = {"succeeded", "failed", "cancelled", "timed_out"}
+
+
+@pytest.fixture
+def worker(
+    embedded_store: EmbeddedStore, store_client: redis.Redis, tmp_path: Path
+) -> Iterator[WorkerProcess]:
+    with WorkerProcess(embedded_store.url, tmp_path, node="node-a") as started:
+        until(lambda: live_nodes(store_client), "the worker's registration")
+        yield started
+
+
+def request_for(name: str, **changes: Any) -> dict[str, Any]:  # noqa: ANN401  # JSON
+    """Return a request for the tiny model on a CPU; the name tells the fake how to behave."""
+    return {
+        "model": {"id": name, "config": CONFIG},
+        "hardware": {"gpu": "cpu", "host_memory_gib": 2},
+        "workload": {
+            "prompt_tokens": 64,
+            "output_tokens": 16,
+            "arrivals": {"kind": "closed_loop", "max_concurrency": 4},
+        },
+        "slo": {"targets": [{"metric": "ttft", "percentile": 95, "limit_ms": 60000}]},
+        "engine": {"version": "0.32.0"},
+        "constraints": {"pin": {"kv_cache_memory_bytes": 64 * 2**20, "max_num_seqs": 64}},
+    } | changes
+
+
+def recommend(api: Client, name: str, **changes: Any) -> str:  # noqa: ANN401  # JSON
+    """Return the address of a stored recommendation."""
+    answer = api.post("/recommendations", json=request_for(name, **changes))
+    assert answer.status_code == 201, answer.text
+    return str(answer.headers["location"])
+
+
+def validate(api: Client, recommendation: str, mode: str = "quick", **plan: Any) -> str:  # noqa: ANN401
+    """Return the address of a new validation."""
+    answer = api.post(f"{recommendation}/validations", json={"mode": mode} | plan)
+    assert answer.status_code == 202, answer.text
+    return str(answer.headers["location"])
+
+
+def finished(api: Client, validation: str) -> dict[str, Any]:
+    """Return a validation once it has ended."""
+    for _ in range(4):
+        record: dict[str, Any] = api.get(validation, params={"wait": 30}).json()
+        if record["status"] in _ENDED:
+            return record
+    raise AssertionError(record)
+
+
+def reached(api: Client, validation: str, status: str) -> None:
+    """Return once a validation is in a state."""
+    until(lambda: api.get(validation).json()["status"] == status, status)
+
+
+def assert_nothing_left(worker: WorkerProcess, store_client: redis.Redis) -> None:
+    """Assert that no process, lease or claim of a validation is left."""
+    until(lambda: not worker.processes(), "the end of every process")
+    left = [key for key in store_client.scan_iter("*") if b":lease:" in key or b":owner" in key]
+    assert left == []
+    assert store_client.scard(keys.unfinished_validations()) == 0
+
+
+def test_a_recommendation_is_proven(api: Client, worker: WorkerProcess) -> None:
+    """From one POST to figures beside the prediction, attached to the recommendation."""
+    recommendation = recommend(api, "tiny")
+    before = api.get(recommendation)
+    validation = validate(api, recommendation)
+
+    record = finished(api, validation)
+
+    assert record["status"] == "succeeded", record
+    assert record["verdict"] == "pass"
+    assert record["environment"]["vllm_version"] == "0.32.0"
+    assert record["startup"]["kv_cache_tokens"] == record["startup"]["predicted"]["kv_cache_tokens"]
+    assert record["startup"]["error_percent"]["kv_cache_tokens"] == 0
+    assert len(record["load_points"]) == 2
+    for point in record["load_points"]:
+        assert point["completed"] == point["num_requests"] >= 59
+        assert point["preemptions"] == 0
+        assert set(point["error_percent"]) >= {"ttft_ms_p50", "output_tokens_per_s"}
+    assert record["slo"][0]["verdict"] == "met"
+    assert record["command"][1:3] == ["serve", "tiny"]
+    after = api.get(recommendation)
+    assert after.json()["validations"][0]["url"] == validation
+    assert after.json()["measured"]["verdict"] == "pass"
+    assert after.headers["etag"] != before.headers["etag"]
+    unchanged = set(before.json()) - {"validations", "measured"}
+    assert all(after.json()[name] == before.json()[name] for name in unchanged)
+
+
+def test_events_tell_all_and_resume(api: Client, worker: WorkerProcess) -> None:
+    """States and load points stream in order; with Last-Event-ID exactly the rest follows."""
+    validation = validate(api, recommend(api, "tiny"))
+
+    events = _events(api, validation)
+    seen = [event["data"].get("status") for event in events if event["event"] == "status"]
+    order = [status for status in dict.fromkeys(seen) if status]
+    later = _events(api, validation, after=events[3]["id"])
+
+    assert order == ["queued", "leasing", "starting", "warming_up", "measuring", "succeeded"]
+    assert [event["event"] for event in events].count("load_point") == 2
+    assert later == events[4:]
+
+
+def _events(api: Client, validation: str, *, after: str | None = None) -> list[dict[str, Any]]:
+    headers = {"Last-Event-ID": after} if after else {}
+    found = []
+    with api.stream("GET", f"{validation}/events", headers=headers) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        for block in answer.read().decode().split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+            if "event" in fields:
+                found.append(fields | {"data": json.loads(fields["data"])})
+    return found
+
+
+def test_workers_say_what_they_have(api: Client, worker: WorkerProcess) -> None:
+    """Node, devices, environments and queues are listed while the worker lives."""
+    nodes = api.get("/workers").json()["items"]
+
+    assert [node["node"] for node in nodes] == ["node-a"]
+    assert nodes[0]["environments"][0]["version"] == "0.32.0"
+    assert nodes[0]["queues"] == ["validate.node.node-a", "validate.gpu.CPU"]
+    worker.terminate()
+    until(lambda: not api.get("/workers").json()["items"], "the sign-off")
+
+
+def test_without_a_worker_it_is_refused_or_waits(api: Client) -> None:
+    """No live worker: 409 that says what to do, or 202 when the plan is patient."""
+    recommendation = recommend(api, "tiny")
+
+    refused = api.post(f"{recommendation}/validations", json={"mode": "boot"})
+    patient = validate(api, recommendation, "boot", when_no_worker="wait")
+
+    assert refused.status_code == 409
+    assert refused.json()["code"] == "no-worker"
+    assert "validate.gpu.CPU" in refused.json()["detail"]
+    assert api.get(patient).json()["status"] == "queued"
+
+
+def test_a_patient_plan_runs_once_a_worker_comes(
+    api: Client, embedded_store: EmbeddedStore, tmp_path: Path
+) -> None:
+    """What was queued without a worker is done by the first one that has the hardware."""
+    validation = validate(api, recommend(api, "tiny"), "boot", when_no_worker="wait")
+
+    with WorkerProcess(embedded_store.url, tmp_path, node="late"):
+        record = finished(api, validation)
+
+    assert record["status"] == "succeeded"
+    assert record["environment"]["node"] == "late"
+
+
+def test_advice_and_proof_in_one_request(api: Client, worker: WorkerProcess) -> None:
+    """A request with a validation plan answers with its link, and it runs."""
+    answer = api.post("/recommendations", json=request_for("tiny", validation={"mode": "boot"}))
+
+    assert answer.status_code == 201, answer.text
+    link = answer.json()["validations"][0]
+    assert finished(api, link["url"])["status"] == "succeeded"
+
+
+def test_other_hardware_never_gives_a_pass(api: Client, worker: WorkerProcess) -> None:
+    """A recommendation for a GPU that ran on a CPU says so, and proves nothing."""
+    recommendation = recommend(
+        api, "tiny", hardware={"gpu": "L4"}, constraints={"pin": {"max_model_len": 512}}
+    )
+    validation = validate(api, recommendation, queue={"gpu": "cpu"})
+
+    record = finished(api, validation)
+
+    assert record["status"] == "succeeded", record
+    assert record["environment"]["as_asked"] is False
+    assert record["verdict"] == "inconclusive"
+    assert any("not on what was asked for" in note for note in record["notes"])
+
+
+@pytest.mark.parametrize(
+    ("name", "stage", "reason"),
+    [
+        ("fail-start", "start", "does_not_fit"),
+        ("refuse", "load", "0 of"),
+        ("truncate", "load", "output tokens came back"),
+    ],
+)
+def test_a_failure_has_stage_reason_and_log(
+    api: Client,
+    worker: WorkerProcess,
+    store_client: redis.Redis,
+    *,
+    name: str,
+    stage: str,
+    reason: str,
+) -> None:
+    """A server that does not start and a load that proves nothing are explained."""
+    record = finished(api, validate(api, recommend(api, name)))
+
+    assert (record["status"], record["verdict"]) == ("failed", "inconclusive")
+    assert record["failure"]["stage"] == stage
+    assert reason in record["failure"]["reason"]
+    assert_nothing_left(worker, store_client)
+
+
+def test_a_hung_server_is_given_up(
+    api: Client, worker: WorkerProcess, store_client: redis.Redis
+) -> None:
+    """A server that never gets ready ends with the plan's minutes, and nothing is left of it."""
+    record = finished(api, validate(api, recommend(api, "hang-start-child"), max_minutes=0.05))
+
+    assert record["status"] == "timed_out"
+    assert_nothing_left(worker, store_client)
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("hang-start", "starting"), ("hang-load", "measuring")]
+)
+def test_a_running_validation_can_be_cancelled(
+    api: Client, worker: WorkerProcess, store_client: redis.Redis, name: str, status: str
+) -> None:
+    """Whether it starts or measures, a cancelled one ends within seconds and leaves nothing."""
+    validation = validate(api, recommend(api, name))
+    reached(api, validation, status)
+
+    assert api.delete(validation).status_code == 202
+    record = finished(api, validation)
+
+    assert record["status"] == "cancelled"
+    assert record["failure"] is None
+    assert_nothing_left(worker, store_client)
+    assert api.delete(validation).status_code == 202
+
+
+def test_a_queued_validation_is_cancelled_at_once(api: Client) -> None:
+    """Without a process on it a cancelled one ends at once, and never runs."""
+    validation = validate(api, recommend(api, "tiny"), when_no_worker="wait")
+
+    answer = api.delete(validation)
+
+    assert (answer.status_code, answer.json()["status"]) == (202, "cancelled")
+
+
+def test_a_waiting_lease_can_be_cancelled(
+    api: Client, worker: WorkerProcess, store_client: redis.Redis
+) -> None:
+    """One that waits for its device ends without ever having had it."""
+    device = live_nodes(store_client)[0].devices[0].uuid
+    store_client.set(keys.lease(device), "somebody-else")
+    validation = validate(api, recommend(api, "tiny"))
+    reached(api, validation, "leasing")
+
+    api.delete(validation)
+
+    assert finished(api, validation)["status"] == "cancelled"
+    assert store_client.get(keys.lease(device)) == b"somebody-else"
+
+
+def test_a_finished_validation_cannot_be_cancelled(api: Client, worker: WorkerProcess) -> None:
+    """Its record is final: 409."""
+    validation = validate(api, recommend(api, "tiny"), "boot")
+    finished(api, validation)
+
+    assert api.delete(validation).status_code == 409
+
+
+def test_a_killed_vllm_is_a_failure_under_load(
+    api: Client, worker: WorkerProcess, store_client: redis.Redis
+) -> None:
+    """When the server is killed with `kill -9` the result is a failure, not a figure."""
+    validation = validate(api, recommend(api, "hang-load"))
+    reached(api, validation, "measuring")
+    until(worker.servers, "the server")
+
+    for pid in worker.servers():
+        kill(pid)
+    record = finished(api, validation)
+
+    assert record["status"] == "failed"
+    assert record["failure"]["stage"] == "load"
+    assert record["load_points"] == []
+    assert_nothing_left(worker, store_client)

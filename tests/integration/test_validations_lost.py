@@ -1,0 +1,191 @@
+"""Validations whose worker, store or API is killed: nothing is lost, nothing is left."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from service.embedded import EmbeddedStore
+from service.store import keys
+from service.store.workers import live_nodes
+from tests.integration.conftest import Client
+from tests.integration.test_validations import (
+    assert_nothing_left,
+    finished,
+    reached,
+    recommend,
+    validate,
+)
+from tests.integration.worker_process import WorkerProcess, kill, until
+
+_VALIDATIONS = 20
+Nodes = Callable[[str], WorkerProcess]
+
+
+@pytest.fixture
+def nodes(store_client: redis.Redis, embedded_store: EmbeddedStore, tmp_path: Path) -> Nodes:
+    def start(name: str) -> WorkerProcess:
+        return WorkerProcess(embedded_store.url, tmp_path, node=name)
+
+    return start
+
+
+def _let_claims_run_out(store_client: redis.Redis) -> None:
+    """Do what time does to the keys that a dead process no longer renews."""
+    for key in store_client.scan_iter("*"):
+        if b":owner" in key or b":lease:" in key:
+            store_client.delete(key)
+
+
+def test_a_killed_worker_leaves_no_process_and_its_run_is_done_again(
+    api: Client, store_client: redis.Redis, nodes: Nodes
+) -> None:
+    """After `kill -9` under load everything it started ends, and the next worker starts over."""
+    with nodes("node-a") as worker:
+        until(lambda: live_nodes(store_client), "registration")
+        validation = validate(api, recommend(api, "hang-load-child"))
+        reached(api, validation, "measuring")
+        worker.kill()
+        until(lambda: not worker.processes(), "the end of every process")
+        first = api.get(validation).json()
+        _let_claims_run_out(store_client)
+        worker.start()
+        until(lambda: api.get(validation).json()["attempt"] == 2, "the second attempt")
+        reached(api, validation, "measuring")
+        api.delete(validation)
+        record = finished(api, validation)
+        assert_nothing_left(worker, store_client)
+
+    assert first["status"] == "measuring"
+    assert any("Started again" in note for note in record["notes"])
+
+
+def test_a_run_that_is_lost_twice_fails(
+    api: Client, store_client: redis.Redis, nodes: Nodes
+) -> None:
+    """What kills its worker again and again is not tried for ever: failed, stage lost."""
+    with nodes("node-a") as worker:
+        until(lambda: live_nodes(store_client), "registration")
+        validation = validate(api, recommend(api, "hang-load"))
+        for attempt in (1, 2):
+            until(
+                lambda attempt=attempt: api.get(validation).json()["attempt"] == attempt, "attempt"
+            )
+            reached(api, validation, "measuring")
+            worker.kill()
+            _let_claims_run_out(store_client)
+            worker.start()
+        record = finished(api, validation)
+
+    assert record["status"] == "failed"
+    assert record["failure"]["stage"] == "lost"
+
+
+def test_what_a_killed_supervisor_left_is_swept(
+    api: Client, store_client: redis.Redis, nodes: Nodes
+) -> None:
+    """Even when worker and supervisors are killed, the next start ends what still runs."""
+    with nodes("node-a") as worker:
+        until(lambda: live_nodes(store_client), "registration")
+        validation = validate(api, recommend(api, "hang-load-child"))
+        reached(api, validation, "measuring")
+        supervisors = [pid for pid in worker.processes() if pid not in worker.servers()]
+        worker.process.kill()
+        for pid in supervisors:
+            kill(pid)
+        worker.kill()
+        _let_claims_run_out(store_client)
+        api.delete(validation)
+
+        worker.start()
+
+        assert_nothing_left(worker, store_client)
+        assert finished(api, validation)["status"] == "cancelled"
+
+
+def test_a_worker_that_is_asked_to_end_gives_its_run_back(
+    api: Client, store_client: redis.Redis, nodes: Nodes
+) -> None:
+    """On SIGTERM the run goes back to the queue at once, and another node takes it."""
+    with nodes("node-a") as first:
+        until(lambda: live_nodes(store_client), "registration")
+        validation = validate(api, recommend(api, "slow-load"))
+        reached(api, validation, "measuring")
+
+        first.terminate()
+
+        assert not first.processes()
+        assert api.get(validation).json()["status"] == "queued"
+    with nodes("node-b"):
+        record = finished(api, validation)
+
+    assert record["status"] == "succeeded", record
+    assert record["environment"]["node"] == "node-b"
+
+
+def test_a_store_that_restarts_loses_nothing(
+    api: Client, embedded_store: EmbeddedStore, store_client: redis.Redis, nodes: Nodes
+) -> None:
+    """The store is killed while a server is loaded; the result is there all the same."""
+    with nodes("node-a") as worker:
+        until(lambda: live_nodes(store_client), "registration")
+        validation = validate(api, recommend(api, "slow-load"))
+        reached(api, validation, "measuring")
+        pid = embedded_store.pid
+        assert pid is not None
+
+        kill(pid)
+        embedded_store.wait_for_restart(after=pid, timeout_s=30)
+        record = finished(api, validation)
+
+        assert record["status"] == "succeeded", record
+        assert len(record["load_points"]) == 2
+        assert_nothing_left(worker, store_client)
+
+
+def test_a_job_that_the_queue_lost_is_queued_again(
+    api: Client, store_client: redis.Redis, nodes: Nodes
+) -> None:
+    """A record without a job, as a crash between the two writes leaves it, is run."""
+    validation = validate(api, recommend(api, "tiny"), "boot", when_no_worker="wait")
+    for key in list(store_client.scan_iter("rq:*")):
+        store_client.delete(key)
+
+    with nodes("node-a"):
+        record = finished(api, validation)
+
+    assert record["status"] == "succeeded"
+
+
+def test_many_validations_on_three_nodes_never_share_a_device(
+    api: Client, store_client: redis.Redis, nodes: Nodes
+) -> None:
+    """Three nodes want one device for twenty validations: all end, and no two at once had it."""
+    recommendation = recommend(api, "tiny")
+    waiting = [
+        validate(api, recommendation, "boot", when_no_worker="wait") for _ in range(_VALIDATIONS)
+    ]
+
+    with nodes("node-a"), nodes("node-b"), nodes("node-c"):
+        records = [finished(api, validation) for validation in waiting]
+
+    assert Counter(record["status"] for record in records) == {"succeeded": _VALIDATIONS}
+    assert all(record["attempt"] == 1 for record in records)
+    spans = sorted(_holding(store_client, record["id"]) for record in records)
+    assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(spans))
+    assert not [key for key in store_client.scan_iter("*") if b":lease:" in key]
+
+
+def _holding(store_client: redis.Redis, identifier: str) -> tuple[int, int]:
+    """Return when a run had its device, by the store's own clock: from its start to its end."""
+    entries = store_client.xrange(keys.validation_events(identifier))
+    times = [int(entry_id.split(b"-")[0]) for entry_id, fields in entries]
+    starting = next(
+        time
+        for time, (_, fields) in zip(times, entries, strict=True)
+        if b"starting" in fields[b"data"]
+    )
+    return starting, times[-1]
