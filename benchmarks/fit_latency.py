@@ -28,7 +28,7 @@ from service.tuning.latency.priors import prior_of
 from service.tuning.performance import predict_performance
 from service.tuning.simulation.kernel import step_shares
 
-NOISE = {"tpot_ms": 0.06, "ttft_ms": 0.15, "output_tokens_per_s": 0.09}
+NOISE = {"tpot_ms": 0.06, "ttft_ms": 0.20, "output_tokens_per_s": 0.07}
 GROUP_WIDTH = {"tpot_ms": 0.07, "ttft_ms": 0.12, "output_tokens_per_s": 0.08}
 STUDENT = 4.0
 GROUP_STUDENT = 1.0

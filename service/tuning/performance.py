@@ -15,7 +15,7 @@ from api_schemas.workload import BatchArrivals, ClosedLoop, Trace, Workload
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.errors import InvalidRequest
 from service.tuning.hardware.spec import Node
-from service.tuning.latency.bands import Regime, performance_band
+from service.tuning.latency.bands import Predicted, Regime, performance_band
 from service.tuning.latency.calibration import Calibration
 from service.tuning.latency.closed_form import LoadShape, SteadyState, runnable, steady_state
 from service.tuning.latency.coefficients import Coefficients, bundled_coefficients
@@ -40,7 +40,6 @@ from service.tuning.simulation.traffic import (
     MIN_WAVES,
     OPEN_LOOP_REQUESTS,
     WAVES,
-    Traffic,
     draw_traffic,
     mean_arrival_rate,
 )
@@ -258,12 +257,14 @@ def _summary(prepared: Prediction, *, run: Run, slo: Slo | None, workload: Workl
         waiting_requests=run.mean_waiting * prepared.replicas,
         saturated=_is_saturated(run),
         band=performance_band(
-            ttft=ttft,
-            tpot=tpot,
-            itl=gaps,
-            e2el=e2el,
-            output_tokens_per_s=output_rate,
-            requests_per_s=rate,
+            Predicted(
+                ttft=ttft,
+                tpot=tpot,
+                itl=gaps,
+                e2el=e2el,
+                output_tokens_per_s=output_rate,
+                requests_per_s=rate,
+            ),
             regime=regime,
             calibration=prepared.calibration,
         ),
@@ -276,6 +277,8 @@ def regime_of(prepared: Prediction, *, workload: Workload, run: Run | None = Non
     wanted = load.concurrency or (run.mean_running if run else 1.0)
     return Regime(
         classes=prepared.work.classes,
+        hardware=prepared.work.hardware,
+        is_unmeasured=prepared.work.is_unmeasured,
         is_burst=isinstance(workload.arrivals, BatchArrivals),
         is_open=not isinstance(workload.arrivals, ClosedLoop | BatchArrivals),
         kv_demand=wanted / max(runnable(load, prepared.limits), 1e-9),
@@ -343,12 +346,14 @@ def _from_state(
         waiting_requests=state.waiting * prepared.replicas,
         saturated=state.is_saturated,
         band=performance_band(
-            ttft=ttft,
-            tpot=tpot,
-            itl=gaps,
-            e2el=e2el,
-            output_tokens_per_s=output_rate,
-            requests_per_s=rate,
+            Predicted(
+                ttft=ttft,
+                tpot=tpot,
+                itl=gaps,
+                e2el=e2el,
+                output_tokens_per_s=output_rate,
+                requests_per_s=rate,
+            ),
             regime=regime,
             calibration=prepared.calibration,
         ),

@@ -1,13 +1,12 @@
 """What attention and recurrent layers read and compute in a step, beyond their projections."""
 
-import math
 from collections.abc import Iterator
 
 import msgspec
 
 from service.tuning.latency import price
 from service.tuning.latency.term import Term
-from service.tuning.memory.cache_layers import cache_layer, local_kv_heads
+from service.tuning.memory.cache_layers import cache_layer
 from service.tuning.models.spec import (
     GroupedQueryAttention,
     LatentAttention,
@@ -158,11 +157,6 @@ def _scan_flops(mixer: LinearAttention | StateSpace) -> float:
     return 2.0 * heads * (2 * keys * values + _SCAN_CHUNK * (keys + values))
 
 
-def kv_heads_on_rank(mixer: GroupedQueryAttention, tensor_parallel_size: int) -> int:
-    """Return the KV heads of one GPU."""
-    return local_kv_heads(mixer.num_kv_heads, tensor_parallel_size)
-
-
 def longest_reach(layers: tuple[LayerGroup, ...]) -> int:
     """Return the window that stands for all local layers: the one most of them have."""
     reaches: dict[int, int] = {}
@@ -177,7 +171,3 @@ def longest_reach(layers: tuple[LayerGroup, ...]) -> int:
 
 _NO_WINDOW = 1 << 30
 
-
-def head_split(num_heads: int, tensor_parallel_size: int) -> int:
-    """Return the query heads of one GPU."""
-    return math.ceil(num_heads / tensor_parallel_size)

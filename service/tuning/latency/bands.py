@@ -1,46 +1,53 @@
 """How sure a prediction is: 80 % bands from residuals on configurations the fit had not seen.
 
-The table holds, per metric and regime, the factors that measured over predicted fell between in
-the middle 80 % of held-out groups (`benchmarks/fit_latency.py`).
+The table holds, per metric and regime, the logarithms of the factors that measured over predicted
+fell between in the middle 80 % of held-out configurations, and how much wider a hardware class
+is (`benchmarks/performance_accuracy.py`).
 """
 
 import json
+import math
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from service.tuning.latency.calibration import Calibration
-    from service.tuning.simulation.metrics import Summary
+from service.tuning.latency.calibration import Calibration
+from service.tuning.simulation.metrics import Summary
 
 TIGHT_KV_DEMAND = 0.85
 """Demand over capacity of the KV cache or the sequence limit from which queueing decides."""
 _TAIL_WIDENING = {"mean": 1.0, "p50": 1.0, "p90": 1.15, "p95": 1.25, "p99": 1.5}
-"""How much wider, on the log scale, tails are than the median."""
+"""How much wider, on the log scale, tails are than the median: p99 of held-out runs missed by
+about half as much again."""
+
+LogFactors = tuple[float, float]
 
 
 class Regime(msgspec.Struct, frozen=True, kw_only=True):
     """What decides how sure a prediction is."""
 
     classes: tuple[str, ...]
+    """Generation, era, formats and attention kinds of the configuration."""
+    hardware: str
+    """Generation and market of the GPU."""
     is_burst: bool
     is_open: bool
     kv_demand: float
-    is_speculative: bool = False
-    is_distributed: bool = False
-    """Pipeline stages, several nodes, shared experts of data-parallel ranks, context parallel."""
+    is_unmeasured: bool = False
+    """Speculation, several nodes, shared experts of data-parallel ranks, context parallelism:
+    modelled by their physics, hardly measured."""
 
 
 class BandTable(msgspec.Struct, frozen=True, kw_only=True):
     """Log factors (low, high) by metric and regime, and the classes that were measured."""
 
     version: str
-    log_factors: dict[str, dict[str, tuple[float, float]]]
+    log_factors: dict[str, dict[str, LogFactors]]
+    hardware_widening: dict[str, dict[str, float]]
     known_classes: dict[str, int]
     unknown_widening: float
-    unmodelled_widening: float
+    unmeasured_widening: float
 
 
 @cache
@@ -50,20 +57,8 @@ def band_table() -> BandTable:
     return msgspec.convert(json.loads(text), BandTable)
 
 
-def log_factors(metric: str, regime: Regime) -> tuple[float, float]:
-    """Return the logarithms of the factors that bound 80 % of measured over predicted."""
-    table = band_table()
-    rows = table.log_factors[metric]
-    low, high = rows.get(_cell(regime), rows["all"])
-    widening = 1.0
-    if any(name not in table.known_classes for name in regime.classes):
-        widening *= table.unknown_widening
-    if regime.is_speculative or regime.is_distributed:
-        widening *= table.unmodelled_widening
-    return low * widening, high * widening
-
-
-def _cell(regime: Regime) -> str:
+def regime_cell(regime: Regime) -> str:
+    """Return the row of the table that a load belongs to."""
     if regime.is_burst:
         return "burst"
     if regime.is_open:
@@ -71,44 +66,93 @@ def _cell(regime: Regime) -> str:
     return "tight" if regime.kv_demand > TIGHT_KV_DEMAND else "roomy"
 
 
+def log_factors(metric: str, regime: Regime, *, table: BandTable | None = None) -> LogFactors:
+    """Return the logarithms of the factors that bound 80 % of measured over predicted."""
+    table = table or band_table()
+    rows = table.log_factors[metric]
+    low, high = rows.get(regime_cell(regime), rows["all"])
+    widening = table.hardware_widening[metric].get(regime.hardware, table.unknown_widening)
+    if any(name not in table.known_classes for name in regime.classes):
+        widening *= table.unknown_widening
+    if regime.is_unmeasured:
+        widening *= table.unmeasured_widening
+    return low * widening, high * widening
+
+
+class Predicted(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures that get a band."""
+
+    ttft: Summary
+    tpot: Summary
+    itl: Summary
+    e2el: Summary
+    output_tokens_per_s: float
+    requests_per_s: float
+
+
 def performance_band(
-    *,
-    ttft: "Summary",
-    tpot: "Summary",
-    itl: "Summary",
-    e2el: "Summary",
-    output_tokens_per_s: float,
-    requests_per_s: float,
-    regime: Regime,
-    calibration: "Calibration | None" = None,
+    predicted: Predicted, *, regime: Regime, calibration: Calibration | None = None
 ) -> dict[str, list[float]]:
-    """Return the 80 % bands of a prediction, milliseconds and rates, by `<metric>_<statistic>`."""
+    """Return the 80 % bands of a prediction, by `<metric>_<statistic>`.
+
+    The band of the median TTFT reaches from the lower of median and mean to the higher: published
+    figures often do not say which they are, and in a closed loop the mean holds the first burst.
+    """
+    factors = {
+        metric: _factors(metric, regime=regime, calibration=calibration)
+        for metric in ("ttft", "tpot", "output_tokens_per_s")
+    }
     bands: dict[str, list[float]] = {}
     for name, summary, metric in (
-        ("ttft_ms", ttft, "ttft"),
-        ("tpot_ms", tpot, "tpot"),
-        ("itl_ms", itl, "tpot"),
-        ("e2el_ms", e2el, "tpot"),
+        ("ttft_ms", predicted.ttft, "ttft"),
+        ("tpot_ms", predicted.tpot, "tpot"),
+        ("itl_ms", predicted.itl, "tpot"),
     ):
-        factors = _factors(metric, regime=regime, calibration=calibration)
-        for statistic, widening in _TAIL_WIDENING.items():
-            value = getattr(summary, statistic) * 1e3
-            bands[f"{name}_{statistic}"] = _around(value, factors, widening)
-    factors = _factors("output_tokens_per_s", regime=regime, calibration=calibration)
-    bands["output_tokens_per_s"] = _around(output_tokens_per_s, factors, 1.0)
-    bands["requests_per_s"] = _around(requests_per_s, factors, 1.0)
+        bands |= _summary_bands(name, summary, factors[metric])
+    bands |= _end_to_end_bands(predicted, bands)
+    low, high = sorted((predicted.ttft.p50, predicted.ttft.mean))
+    bands["ttft_ms_p50"] = _between(low * 1e3, high * 1e3, factors["ttft"])
+    for name in ("output_tokens_per_s", "requests_per_s"):
+        value = float(getattr(predicted, name))
+        bands[name] = _between(value, value, factors["output_tokens_per_s"])
     return bands
 
 
-def _factors(
-    metric: str, *, regime: Regime, calibration: "Calibration | None"
-) -> tuple[float, float]:
+def _summary_bands(name: str, summary: Summary, factors: LogFactors) -> dict[str, list[float]]:
+    low, high = factors
+    return {
+        f"{name}_{statistic}": _between(
+            value * 1e3, value * 1e3, (low * widening, high * widening)
+        )
+        for statistic, widening in _TAIL_WIDENING.items()
+        for value in (float(getattr(summary, statistic)),)
+    }
+
+
+def _end_to_end_bands(
+    predicted: Predicted, bands: dict[str, list[float]]
+) -> dict[str, list[float]]:
+    """Return bands of E2EL: those of its two parts, each with its share of the time."""
+    result: dict[str, list[float]] = {}
+    for statistic in _TAIL_WIDENING:
+        total = float(getattr(predicted.e2el, statistic)) * 1e3
+        first = min(float(getattr(predicted.ttft, statistic)) * 1e3, total)
+        rest = total - first
+        ttft, tpot = bands[f"ttft_ms_{statistic}"], bands[f"tpot_ms_{statistic}"]
+        middle = float(getattr(predicted.tpot, statistic)) * 1e3
+        scale = rest / middle if middle > 0 else 0.0
+        base = float(getattr(predicted.ttft, statistic)) * 1e3
+        part = first / base if base > 0 else 0.0
+        result[f"e2el_ms_{statistic}"] = [
+            ttft[side] * part + tpot[side] * scale for side in (0, 1)
+        ]
+    return result
+
+
+def _factors(metric: str, *, regime: Regime, calibration: Calibration | None) -> LogFactors:
     factors = log_factors(metric, regime)
     return factors if calibration is None else calibration.narrowed(metric, factors)
 
 
-def _around(value: float, factors: tuple[float, float], widening: float) -> list[float]:
-    import math  # noqa: PLC0415
-
-    low, high = factors
-    return [value * math.exp(low * widening), value * math.exp(high * widening)]
+def _between(low: float, high: float, factors: LogFactors) -> list[float]:
+    return [low * math.exp(factors[0]), high * math.exp(factors[1])]

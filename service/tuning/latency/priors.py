@@ -64,12 +64,12 @@ _PRIORS = {
     "burst": Prior(2.5e-3, 0.02),
     # eras of the engine
     "overhead.v0": Prior(2.0, 0.12),
-    "overhead.0.8": Prior(1.5, 0.12),
-    "overhead.0.11": Prior(1.3, 0.12),
-    "overhead.0.14": Prior(1.0, 0.12),
-    "overhead.0.17": Prior(1.0, 0.12),
-    "overhead.0.20": Prior(1.0, 0.12),
-    "overhead.0.29": Prior(1.0, 0.12),
+    "overhead.0.8": Prior(1.0, 0.05),
+    "overhead.0.11": Prior(1.0, 0.05),
+    "overhead.0.14": Prior(1.0, 0.05),
+    "overhead.0.17": Prior(1.0, 0.05),
+    "overhead.0.20": Prior(1.0, 0.05),
+    "overhead.0.29": Prior(1.0, 0.05),
     # random effects, by what follows the prefix
     "read.": Prior(1.0, 0.084),
     "compute.": Prior(1.0, 0.105),

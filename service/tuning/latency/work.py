@@ -56,6 +56,10 @@ class StepWork(msgspec.Struct, frozen=True, kw_only=True):
     burst: tuple[str, ...]
     classes: tuple[str, ...]
     """Generation, era, number formats, attention kinds: what a fit must have seen."""
+    hardware: str
+    """Generation and market of the GPU."""
+    is_unmeasured: bool
+    """Uses parallelism or speculation that hardly any measurement covers."""
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +112,8 @@ def step_work(
         front_end_token=("front_end_token", f"front_end.{place.era}"),
         burst=("burst", f"front_end.{place.era}"),
         classes=place.classes(),
+        hardware=f"{place.generation}.{node.gpu.gpu_class}",
+        is_unmeasured=speculation is not None or place.is_unmeasured(),
     )
 
 
@@ -150,6 +156,15 @@ class _Place:
         formats = {f"{op.part}.{op.scheme}@{self.generation}" for op in self.matrices.operators}
         mixers = {type(group.mixer).__name__ for group in self.spec.layers if group.mixer}
         return tuple(sorted({self.generation, self.era, *formats, *mixers}))
+
+    def is_unmeasured(self) -> bool:
+        """Return whether ranks work together in a way that hardly any measurement covers."""
+        ranks = self.tensor * self.pipeline
+        return (
+            self.expert_data_parallel > 1
+            or (self.config.decode_context_parallel_size or 1) > 1
+            or ranks > self.node.gpus_per_node
+        )
 
     def _matrix(self, operator: Operator) -> Iterator[Term]:
         read, token = _PAIRS[operator.part]
