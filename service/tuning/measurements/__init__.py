@@ -1,0 +1,1 @@
+"""Measurements: read from reports, converted to our definitions, or refused."""
