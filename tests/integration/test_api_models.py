@@ -82,9 +82,10 @@ def test_every_listed_address_resolves(api: Client) -> None:
     addresses = [row["url"] for row in api.get("/gpus").json()["items"]]
     addresses += [row["settings_url"] for row in api.get("/engine-versions").json()["items"][-3:]]
     addresses += [f"/rules/{row['id']}" for row in api.get("/rules").json()["items"]]
+    index = api.get("/", headers={"Accept": "application/json"}).json()
     addresses += [
         address
-        for name, address in api.get("/").json()["links"].items()
+        for name, address in index["links"].items()
         if name not in {"estimates", "metrics"}
     ]
 

@@ -1,0 +1,1 @@
+"""The page for people: sources in `web`, what is served in `static`."""

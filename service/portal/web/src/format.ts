@@ -1,0 +1,110 @@
+// How figures are written: three significant digits, units always beside them.
+import type { Arrivals, Json, Lengths, Target } from "./types";
+
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const significant = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
+const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
+
+export const NONE = "–";
+
+export function count(value: number | null | undefined): string {
+  return value == null ? NONE : whole.format(value);
+}
+
+export function short(value: number | null | undefined): string {
+  return value == null ? NONE : compact.format(value);
+}
+
+export function figure(value: number | null | undefined): string {
+  if (value == null) return NONE;
+  return Math.abs(value) >= 1000 ? whole.format(value) : significant.format(value);
+}
+
+/** Milliseconds for people: seconds from one second on. */
+export function duration(ms: number | null | undefined): string {
+  if (ms == null) return NONE;
+  return ms >= 1000 ? `${figure(ms / 1000)} s` : `${figure(ms)} ms`;
+}
+
+export function gib(value: number | null | undefined): string {
+  return value == null ? NONE : `${value.toFixed(value >= 100 ? 0 : value < 1 ? 2 : 1)} GiB`;
+}
+
+export function percent(value: number): string {
+  return `${significant.format(value)} %`;
+}
+
+export function moment(iso: string): string {
+  return new Date(iso).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
+
+export function ago(iso: string): string {
+  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(iso)) / 1000));
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  return moment(iso);
+}
+
+/** A setting's value as it would be typed. */
+export function value(setting: Json | undefined): string {
+  if (setting == null) return "vLLM decides";
+  if (typeof setting === "boolean") return setting ? "on" : "off";
+  if (typeof setting === "object") return JSON.stringify(setting);
+  return typeof setting === "number" && Number.isInteger(setting) ? String(setting) : String(setting);
+}
+
+export const METRICS: Record<string, string> = {
+  ttft: "Time to first token",
+  tpot: "Time per output token",
+  itl: "Gap between tokens",
+  e2el: "Whole answer",
+};
+
+export function quantile(percentile: number | string): string {
+  return percentile === "mean" ? "mean" : `p${percentile}`;
+}
+
+export function target(item: Target): string {
+  return `${METRICS[item.metric] ?? item.metric} ${quantile(item.percentile)} ≤ ${duration(item.limit_ms)}`;
+}
+
+export function lengths(item: Lengths | undefined): string {
+  if (item == null) return NONE;
+  if (typeof item === "number") return `${count(item)} tokens`;
+  const n = (key: string) => count(item[key] as number);
+  switch (item.kind) {
+    case "fixed":
+      return `${n("tokens")} tokens`;
+    case "uniform":
+      return `${n("low")} to ${n("high")} tokens`;
+    case "lognormal":
+      return `${n("mean")} tokens on average, ${n("p99")} at p99`;
+    case "histogram":
+      return "a histogram";
+    default:
+      return "measured samples";
+  }
+}
+
+export function arrivals(item: Arrivals | undefined): string {
+  if (!item) return NONE;
+  const n = (key: string) => figure(item[key] as number);
+  switch (item.kind) {
+    case "poisson":
+      return `${n("requests_per_s")} requests/s`;
+    case "gamma":
+      return `${n("requests_per_s")} requests/s, burstiness ${n("burstiness")}`;
+    case "closed_loop":
+      return `${n("max_concurrency")} requests in flight`;
+    case "batch":
+      return `${n("num_requests")} requests at once`;
+    case "users":
+      return `${n("users")} users`;
+    default:
+      return "a recorded trace";
+  }
+}
+
+export function modelName(id: string): string {
+  return id.split("/").pop() ?? id;
+}
