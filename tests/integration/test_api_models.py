@@ -84,9 +84,7 @@ def test_every_listed_address_resolves(api: Client) -> None:
     addresses += [f"/rules/{row['id']}" for row in api.get("/rules").json()["items"]]
     index = api.get("/", headers={"Accept": "application/json"}).json()
     addresses += [
-        address
-        for name, address in index["links"].items()
-        if name not in {"estimates", "metrics"}
+        address for name, address in index["links"].items() if name not in {"estimates", "metrics"}
     ]
 
     assert [address for address in addresses if api.get(address).status_code != 200] == []
