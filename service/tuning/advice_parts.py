@@ -69,7 +69,7 @@ def node_of_one(node: Node, effective: EngineConfig) -> Node:
     )
     gpus = min(node.num_gpus, math.prod(max(1, size or 1) for size in sizes))
     per_node = min(gpus, node.gpus_per_node)
-    return msgspec.structs.replace(node, gpus_per_node=per_node, nodes=max(1, gpus // per_node))
+    return msgspec.structs.replace(node, gpus_per_node=per_node, nodes=math.ceil(gpus / per_node))
 
 
 def estimate_of(

@@ -38,15 +38,18 @@ def trade_off(trial: Trial, pick: Trial) -> str:
             "lower",
         ),
         f"{trial.gpus} instead of {pick.gpus} GPUs" if trial.gpus != pick.gpus else "",
-        "16-bit instead of 8-bit cache" if _drops_fp8(trial, pick) else "",
+        _cache_change(trial, pick),
     ]
     said = [part for part in parts if part]
     limits = "" if trial.meets else "; it misses a limit"
     return f"{trial.sized.topology.label} x {trial.copies}: {', '.join(said) or 'equal'}{limits}."
 
 
-def _drops_fp8(trial: Trial, pick: Trial) -> bool:
-    return pick.sized.kv_cache_dtype is not None and trial.sized.kv_cache_dtype is None
+def _cache_change(trial: Trial, pick: Trial) -> str:
+    theirs, mine = trial.sized.kv_cache_dtype, pick.sized.kv_cache_dtype
+    if theirs == mine:
+        return ""
+    return "16-bit instead of 8-bit cache" if theirs is None else "8-bit instead of 16-bit cache"
 
 
 _SAME = 0.02
@@ -82,6 +85,7 @@ def _capacity(problem: Problem, pick: Trial) -> str:
 
 
 def _lower_first(text: str) -> str:
-    """Return the sentence for use inside another one; abbreviations keep their capitals."""
+    """Return the sentence for use inside another one; abbreviations and names stay as they are."""
     word = text.split(" ", 1)[0]
-    return text if word.isupper() else text[:1].lower() + text[1:]
+    is_name = word.isupper() or any(letter.isupper() for letter in word[1:])
+    return text if is_name else text[:1].lower() + text[1:]

@@ -9,7 +9,15 @@ from api_schemas.engine import EngineConfig
 from service.tuning.engine.facts import choices, is_known, refusal, setting_history
 from service.tuning.engine.platform import model_runner
 from service.tuning.models.spec import ModelSpec
-from service.tuning.rules.base import Remark, Rule, RuleContext, number, thread, vllm
+from service.tuning.rules.base import (
+    Remark,
+    Rule,
+    RuleContext,
+    number,
+    thread,
+    vllm,
+    with_model,
+)
 from service.tuning.rules.domains import has_latent_attention
 from service.tuning.rules.package_data import holds_for, read_rules_data
 
@@ -159,6 +167,20 @@ def _old_release(context: RuleContext) -> Iterator[Remark]:
     )
 
 
+def _architecture(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
+    for entry in read_rules_data("architectures")["architectures"]:
+        if entry["name"] != spec.architecture or context.version.since(entry["since"]):
+            continue
+        falls_back = entry.get("falls_back", False)
+        way = "at best runs, far slower, through Transformers" if falls_back else "refuses"
+        yield Remark(
+            severity="warning" if falls_back else None,
+            message=f"vLLM {context.version.text} {way} {spec.architecture}: code for it came with"
+            f" {entry['since']} ({entry['where']}).",
+            suggestion=f"Use vLLM {entry['since']} or newer.",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="VER001",
@@ -228,5 +250,15 @@ RULES: tuple[Rule, ...] = (
         until="0.8.0",
         source=(vllm("0.8.0 made the V1 engine the default", version="0.8.0"),),
         check=_old_release,
+    ),
+    Rule(
+        id="VER008",
+        title="The release knows the model's architecture",
+        help="A model is served by code of its own, which came with some release. Older ones stop"
+        " with architectures not supported, or fall back to slow code of another library.",
+        settings=("model",),
+        severity="error",
+        source=(vllm("model_executor/models/registry.py"), thread("issue 22231")),
+        check=with_model(_architecture),
     ),
 )

@@ -12,6 +12,8 @@ from service.tuning.search.trial import Trial
 _NOTEWORTHY = 1.05
 """An alternative must be better by this much in what it is named for."""
 _MOST = 4
+_PRECISION = "16-bit cache"
+"""Shown even where it misses a limit: what precision costs is the question."""
 
 
 class Alternate(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,16 +37,17 @@ def alternates(problem: Problem, found: Found, *, fewer: Trial | None) -> tuple[
         "lowest latency": max(front, key=speed_per_s, default=None),
         "highest throughput": max(front, key=throughput_tokens_per_s, default=None),
         "fewest GPUs": fewer or min(front, key=lambda t: t.gpus, default=None),
-        "16-bit cache": _without_fp8(pick, found),
+        _PRECISION: _without_fp8(pick, found),
     }
     confirmed = (pick.capacity_factor or 1.0) / (reference.capacity_factor or 1.0)
     chosen: list[Alternate] = []
     for label, trial in named.items():
         if trial is None or not _beats(label, trial, reference):
             continue
-        simulated = _simulated(problem, trial, confirmed=confirmed)
+        simulated = _simulated(problem, trial, found=found, confirmed=confirmed)
         is_new = all(_differs(simulated, other.trial) for other in chosen)
-        if is_new and _beats(label, simulated, pick):
+        is_no_way_out = pick.meets and not simulated.meets and label != _PRECISION
+        if is_new and not is_no_way_out and _beats(label, simulated, pick):
             chosen.append(Alternate(label=label, trial=simulated))
     return tuple(chosen[:_MOST])
 
@@ -85,10 +88,11 @@ def _differs(one: Trial, other: Trial) -> bool:
     return (one.sized.config, one.copies) != (other.sized.config, other.copies)
 
 
-def _simulated(problem: Problem, trial: Trial, *, confirmed: float) -> Trial:
+def _simulated(problem: Problem, trial: Trial, *, found: Found, confirmed: float) -> Trial:
     """Return the trial simulated, its capacity corrected as the simulation corrected the pick's."""
     if trial.method != "simulation":
-        trial = confirm(problem, trial)
+        done = (one for one in found.finalists if not _differs(one, trial))
+        trial = next(done, None) or confirm(problem, trial)
     factor = trial.capacity_factor
     if factor is None:
         return trial

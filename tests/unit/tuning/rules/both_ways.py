@@ -627,5 +627,15 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         {"model": "Qwen/Qwen3.6-35B-A3B-FP8", "release": "0.23.0"},
     ),
     ("VER007", {"release": "0.7.3"}, {"release": "0.8.0"}),
+    (
+        "VER008",
+        {"model": GPT_OSS, "release": "0.10.0"},
+        {"model": GPT_OSS, "release": "0.10.1"},
+    ),
+    (
+        "VER008",
+        {"model": "Qwen/Qwen3-8B", "release": "0.8.3"},
+        {"model": "Qwen/Qwen3-8B", "release": "0.8.4"},
+    ),
 )
 """Rule, where it fires, where it does not."""

@@ -1,0 +1,53 @@
+"""Requests that once got an answer which contradicted itself."""
+
+from api_schemas.engine import EngineConfig
+from api_schemas.hardware import Hardware
+from api_schemas.model import ModelRef
+from api_schemas.recommendation import TargetEngine, TuningRequest
+from api_schemas.workload import PoissonArrivals, Workload
+from service.tuning.advice_parts import node_of_one
+from service.tuning.hardware.catalogue import resolve_hardware
+from service.tuning.recommend import recommend
+
+
+def test_a_copy_over_uneven_nodes_has_all_the_nodes_it_touches() -> None:
+    """Twelve stages over nodes of eight GPUs take two nodes, not one."""
+    node, _ = resolve_hardware(Hardware(gpu="RTX-4090", gpus_per_node=8, nodes=2))
+
+    part = node_of_one(node, EngineConfig(tensor_parallel_size=1, pipeline_parallel_size=12))
+
+    assert (part.gpus_per_node, part.nodes) == (8, 2)
+
+
+def test_no_alternative_breaks_a_limit_that_the_pick_keeps() -> None:
+    """What misses a limit is no choice beside an answer that keeps them all."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3.5-27B"),
+            hardware=Hardware(gpu="a2-ultragpu-8g"),
+            workload=Workload(preset="rag", arrivals=PoissonArrivals(requests_per_s=2)),
+        )
+    )
+
+    assert advice.feasible
+    offered = [other for other in advice.alternatives if other.label != "16-bit cache"]
+    assert all(other.estimate.meets_slo for other in offered)
+
+
+def test_a_release_before_the_model_is_named_as_the_obstacle() -> None:
+    """A model that the release cannot load is no recommendation; the way out is a release."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="openai/gpt-oss-20b"),
+            hardware=Hardware(gpu="H100-SXM5-80GB"),
+            workload=Workload(preset="chat", arrivals=PoissonArrivals(requests_per_s=1)),
+            engine=TargetEngine(version="0.9.2"),
+        )
+    )
+
+    assert not advice.feasible
+    assert advice.binding is not None
+    assert advice.binding.constraint == "model"
+    assert advice.nearest is not None
+    assert advice.nearest.change == "use vLLM 0.10.1 or newer"
+    assert "refuses GptOssForCausalLM" in advice.headline
