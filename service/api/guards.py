@@ -10,7 +10,7 @@ from litestar.typing import FieldDefinition
 from api_schemas.problem import FieldError
 from service.api.describe import KEY, Description
 from service.api.negotiation import choose_media_type
-from service.api.problems import Refusal
+from service.api.problems import Refusal, refuse_field
 
 _Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -27,6 +27,14 @@ async def refuse_unknown_parameters(connection: _Connection, handler: BaseRouteH
             FieldError(pointer=name, message=f"unknown parameter; {hint}") for name in unknown
         ]
         raise Refusal("invalid-request", f"{unknown[0]}: {errors[0].message}", errors=errors)
+
+
+async def refuse_repeated_parameters(connection: _Connection, handler: BaseRouteHandler) -> None:
+    """Refuse a parameter given twice where the route takes one value: which would be meant?"""
+    for name, field in query_parameters(handler).items():
+        takes_many = field.is_collection or any(kind.is_collection for kind in field.inner_types)
+        if len(connection.query_params.getall(name, [])) > 1 and not takes_many:
+            raise refuse_field(name, "given more than once")
 
 
 async def refuse_unacceptable(connection: _Connection, handler: BaseRouteHandler) -> None:
@@ -50,7 +58,12 @@ async def refuse_other_bodies(connection: _Connection, handler: BaseRouteHandler
         )
 
 
-GUARDS = [refuse_unknown_parameters, refuse_unacceptable, refuse_other_bodies]
+GUARDS = [
+    refuse_unknown_parameters,
+    refuse_repeated_parameters,
+    refuse_unacceptable,
+    refuse_other_bodies,
+]
 
 
 def query_parameters(handler: BaseRouteHandler) -> dict[str, FieldDefinition]:

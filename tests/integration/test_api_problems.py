@@ -120,6 +120,14 @@ def test_unknown_parameters_are_refused_with_the_known_ones(api: Client) -> None
     assert "cursor, gpu, label, limit, model" in error["message"]
 
 
+def test_a_repeated_parameter_is_refused_unless_it_is_a_list(api: Client) -> None:
+    """Two values where one is taken are an error; a list takes several."""
+    problem = _assert_problem(api.get("/recommendations?gpu=L4&gpu=T4"), code="invalid-request")
+
+    assert [error["pointer"] for error in problem["errors"]] == ["gpu"]  # type: ignore[attr-defined]
+    assert api.get("/recommendations?label=a&label=b").status_code == 200
+
+
 @pytest.mark.parametrize("limit", ["0", "201", "-1", "x", "", "1e9"])
 def test_parameters_out_of_range_are_named(api: Client, limit: str) -> None:
     """A refused parameter is named in errors."""

@@ -19,6 +19,8 @@ from tests.integration.service_process import ServiceProcess
 
 _METHODS = ("get", "put", "post", "delete", "patch")
 _LIMIT_S = 300
+_STREAMS = frozenset({"followValidation"})
+"""Answers that end when the caller has seen enough."""
 _CONFIGURATION = """
 [checks.positive_data_acceptance]
 # Well-formed requests may still name what nobody knows (422) or contradict themselves (400).
@@ -182,22 +184,61 @@ def test_the_document_is_the_same_every_time(api: Client) -> None:
     assert api.get("/openapi.json").content == api.get("/openapi.json").content
 
 
+def _takes_settings(operation: dict[str, Any], document: dict[str, Any]) -> bool:
+    """Tell whether a body of this operation may hold the hundreds of engine settings."""
+    names, seen = _references(operation.get("requestBody", {})), set[str]()
+    while names:
+        name = names.pop()
+        if name not in seen:
+            seen.add(name)
+            names |= _references(document["components"]["schemas"][name])
+    return "EngineConfig" in seen
+
+
+def _references(node: object) -> set[str]:
+    if isinstance(node, dict):
+        own = {node["$ref"].rsplit("/", 1)[1]} if isinstance(node.get("$ref"), str) else set()
+        return own.union(*(_references(child) for child in node.values()))
+    return set().union(*map(_references, node)) if isinstance(node, list) else set()
+
+
 @pytest.mark.slow
-def test_the_service_keeps_the_document(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("phases", "max_examples", "takes_settings"),
+    [
+        # Covering each of the hundreds of settings one by one would take many minutes.
+        ("examples,coverage,fuzzing,stateful", 5, False),
+        ("examples,fuzzing", 25, True),
+    ],
+)
+def test_the_service_keeps_the_document(
+    tmp_path: Path,
+    phases: str,
+    max_examples: int,
+    takes_settings: bool,  # noqa: FBT001
+) -> None:
     """Generated valid and broken requests never cause a 5xx, nor an answer off the document.
 
-    All phases of Schemathesis: examples, coverage of every constraint, fuzzing and stateful runs,
-    with methods and headers that the document does not have.
+    Schemathesis tries examples, every constraint, random and stateful runs, with methods and
+    headers that the document does not have.
     """
     configuration = tmp_path / "schemathesis.toml"
     configuration.write_text(_CONFIGURATION)
     with ServiceProcess(tmp_path / "data", LOG_LEVEL="warning") as service:
+        document = service.client.get("/openapi.json").json()
+        chosen = [
+            f"--include-operation-id={operation['operationId']}"
+            for _, operation in _operations(document)
+            if _takes_settings(operation, document) == takes_settings
+            and operation["operationId"] not in _STREAMS
+        ]
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli"),
                 *("--config-file", str(configuration)),
-                *("run", f"{service.base_url}/openapi.json"),
-                *("--seed", "20260102", "--max-examples", "6", "--checks", "all"),
+                *("run", f"{service.base_url}/openapi.json", *chosen),
+                *("--seed", "20260102", "--max-examples", str(max_examples)),
+                *("--phases", phases, "--checks", "all", "--request-timeout", "60"),
                 *("--no-color", "--continue-on-failure", "--warnings", "off"),
             ],
             capture_output=True,
