@@ -113,6 +113,29 @@ class Alternative(Response, frozen=True, kw_only=True):
     trade_off: str
 
 
+class Compared(Response, frozen=True, kw_only=True):
+    """A layout that was compared, in the copies that fill the hardware.
+
+    All of them are judged on equal terms, by the closed form; the recommendation's own figures in
+    `estimate` are simulated.
+    """
+
+    label: str
+    config: EngineConfig
+    copies: int
+    gpus: int
+    capacity_output_tokens_per_s: Annotated[
+        float,
+        Meta(description="Of all copies at the most they carry within the limits."),
+    ]
+    answer_ms: Annotated[float, Meta(description="Mean time of a whole answer at the load.")]
+    meets_slo: bool
+    on_front: Annotated[
+        bool, Meta(description="No other one has more capacity and faster answers.")
+    ]
+    chosen: bool
+
+
 class Cost(Response, frozen=True, kw_only=True):
     """Money, from the price given in the request."""
 
@@ -160,6 +183,7 @@ class Advice(Response, frozen=True, kw_only=True):
     estimate: Estimate
     baseline: Estimate
     alternatives: list[Alternative]
+    compared: list[Compared]
     cost: Cost | None
     findings: list[Finding]
     watch: list[Watch]
@@ -184,6 +208,7 @@ class Recommendation(Response, frozen=True, kw_only=True):
     estimate: Estimate
     baseline: Estimate
     alternatives: list[Alternative]
+    compared: list[Compared]
     cost: Cost | None
     findings: list[Finding]
     watch: list[Watch]

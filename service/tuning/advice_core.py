@@ -8,6 +8,7 @@ from api_schemas.explanation import Decision, Finding
 from api_schemas.recommendation import (
     Alternative,
     Binding,
+    Compared,
     Cost,
     Nearest,
     Replicas,
@@ -27,6 +28,7 @@ from service.tuning.decisions.guides import guide_findings
 from service.tuning.decisions.headline import feasible_headline, infeasible_headline
 from service.tuning.engine.defaults import effective_config
 from service.tuning.search.alternatives import alternates
+from service.tuning.search.compared import compared_layouts
 from service.tuning.search.emission import emitted
 from service.tuning.search.finder import Found, size_all
 from service.tuning.search.nearest_fit import (
@@ -55,6 +57,7 @@ class Core(msgspec.Struct, frozen=True, kw_only=True):
     decisions: list[Decision]
     estimate: Estimate
     alternatives: list[Alternative]
+    compared: list[Compared]
     cost: Cost | None
     findings: list[Finding]
 
@@ -93,6 +96,7 @@ def core_that_fits(request: TuningRequest, problem: Problem, found: Found, pick:
         decisions=decide(case),
         estimate=estimate,
         alternatives=[alternative(problem, other, pick) for other in others],
+        compared=compared_layouts(problem, found, config=config),
         cost=cost_of(problem, pick),
         findings=[*findings, *guide_findings(case)],
     )
@@ -209,6 +213,7 @@ def _closest(
         decisions=decide_closest(problem, config, binding),
         estimate=estimate,
         alternatives=[],
+        compared=[],
         cost=None,
         findings=findings,
     )

@@ -121,6 +121,7 @@ def _advice(
         estimate=core.estimate,
         baseline=baseline_estimate(problem, baseline_of(problem)),
         alternatives=core.alternatives,
+        compared=core.compared,
         cost=core.cost,
         findings=findings,
         watch=watch_list(
