@@ -23,6 +23,7 @@ from service.log import get_logger
 from service.model_lookup import make_resolver
 from service.settings import Settings
 from service.store.client import connect, ping
+from service.store.measurements import MeasurementStore
 from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
 from service.store.validations import ValidationStore
@@ -84,6 +85,7 @@ def make_context(
         store=client,
         recommendations=RecommendationStore(client, retention=retention),
         validations=ValidationStore(client, retention=retention),
+        measurements=MeasurementStore(client),
         models=models,
         resolve_model=make_resolver(models),
         check_store=partial(ping, client),

@@ -11,6 +11,7 @@ from litestar.di import NamedDependency
 from api_schemas.model import ModelRef
 from service.api.metrics import Metrics
 from service.settings import Settings
+from service.store.measurements import MeasurementStore
 from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
 from service.store.validations import ValidationStore
@@ -25,6 +26,7 @@ class Context:
     store: redis.Redis
     recommendations: RecommendationStore
     validations: ValidationStore
+    measurements: MeasurementStore
     models: ModelStore
     resolve_model: Callable[[ModelRef], ModelSpec]
     check_store: Callable[[], None]

@@ -45,7 +45,14 @@ def create_estimate(body: RawBody, context: InjectedContext) -> Response[bytes]:
     """Predict memory and latency of a model on hardware with given settings; nothing is stored."""
     request = read_body(body, EstimateRequest)
     # Imported on use: the latency model compiles code, and the service starts without waiting.
+    from service.measurements import known_calibrations  # noqa: PLC0415
     from service.tuning.estimate import estimate  # noqa: PLC0415
 
-    answer = estimate(request, resolve_model=context.resolve_model)
+    calibrations = known_calibrations(
+        context.measurements,
+        request.hardware,
+        resolve_model=context.resolve_model,
+        now=context.now,
+    )
+    answer = estimate(request, resolve_model=context.resolve_model, calibrations=calibrations)
     return Response(content=encode(answer), media_type=JSON)

@@ -6,12 +6,13 @@ from api_schemas.catalogue import ModelRegistration
 from api_schemas.engine import Engine, EngineConfig
 from api_schemas.estimate import Estimate, EstimateRequest
 from api_schemas.hardware import Hardware
+from api_schemas.measurement import MeasurementRequest, Observed, Statistics
 from api_schemas.model import ModelRef
 from api_schemas.problem import Problem, ProblemCode
 from api_schemas.recommendation import Recommendation, RenderedFile, TuningRequest
 from api_schemas.slo import LatencyTarget, Slo
 from api_schemas.validation import ValidationPlan
-from api_schemas.workload import FixedLength, PoissonArrivals, Workload
+from api_schemas.workload import ClosedLoop, FixedLength, PoissonArrivals, Workload
 from service.advice import as_recommendation
 from service.problems import make_problem
 
@@ -26,6 +27,7 @@ _TARGETS = Slo(
 )
 RECOMMENDATION_ID = "019acfb4-5c00-7a2b-8c11-0242ac120002"
 VALIDATION_ID = "019acfb4-5c01-7d10-9a35-0242ac120002"
+MEASUREMENT_ID = "019acfb4-5c02-7c45-b0f1-0242ac120002"
 CREATED_AT = "2025-11-29T12:00:00.000Z"
 _SHOWN = 2
 _SHOWN_LINES = 6
@@ -86,6 +88,53 @@ def recommendation() -> Recommendation:
 def validation_plan() -> ValidationPlan:
     """Return a plan that offers the workload once as it was asked for."""
     return ValidationPlan(mode="quick", max_minutes=10)
+
+
+def measurement_request() -> MeasurementRequest:
+    """Return a measured load in our own shape."""
+    return MeasurementRequest(
+        model=_MODEL,
+        hardware=_HARDWARE,
+        engine=Engine(version="0.33.0", config=EngineConfig(max_model_len=8192)),
+        workload=Workload(
+            prompt_tokens=FixedLength(tokens=1024),
+            output_tokens=FixedLength(tokens=256),
+            arrivals=ClosedLoop(max_concurrency=16),
+        ),
+        observed=Observed(
+            ttft_ms=Statistics(mean=92.0, p50=80.0, p99=210.0),
+            tpot_ms=Statistics(mean=8.4, p50=8.3, p99=9.6),
+            output_tokens_per_s=1780.0,
+            completed=160,
+        ),
+        reference="run 42 of the nightly benchmark",
+    )
+
+
+def bench_report_request() -> MeasurementRequest:
+    """Return a result of `vllm bench serve` (some of its keys) with what it ran on."""
+    return MeasurementRequest(
+        model=_MODEL,
+        hardware=_HARDWARE,
+        engine=Engine(version="0.33.0", config=EngineConfig(max_model_len=8192)),
+        report={
+            "num_prompts": 160,
+            "request_rate": "inf",
+            "burstiness": 1.0,
+            "max_concurrency": 16,
+            "duration": 23.0,
+            "completed": 160,
+            "failed": 0,
+            "total_input_tokens": 163840,
+            "total_output_tokens": 40960,
+            "request_throughput": 6.95,
+            "output_throughput": 1780.0,
+            "mean_ttft_ms": 92.0,
+            "median_ttft_ms": 80.0,
+            "mean_tpot_ms": 8.4,
+            "median_tpot_ms": 8.3,
+        },
+    )
 
 
 def _first_lines(file: RenderedFile) -> RenderedFile:

@@ -93,9 +93,16 @@ def create_recommendation(body: RawBody, context: InjectedContext) -> Response[b
     """
     request = read_body(body, TuningRequest)
     # Imported on use: the latency model compiles code, and the service starts without waiting.
+    from service.measurements import known_calibrations  # noqa: PLC0415
     from service.tuning.recommend import recommend  # noqa: PLC0415
 
-    advice = recommend(request, resolve_model=context.resolve_model)
+    calibrations = known_calibrations(
+        context.measurements,
+        request.hardware,
+        resolve_model=context.resolve_model,
+        now=context.now,
+    )
+    advice = recommend(request, resolve_model=context.resolve_model, calibrations=calibrations)
     gpu = request.hardware.gpu
     plan = request.validation if advice.estimate.fits else None
     if plan is not None:

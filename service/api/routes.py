@@ -4,10 +4,12 @@ from litestar import HttpMethod, Response, Router, route
 from litestar.handlers import HTTPRouteHandler
 
 from service.api import (
+    calibrations,
     checks,
     engine_versions,
     estimates,
     gpus,
+    measurements,
     models,
     portal,
     presets,
@@ -44,6 +46,11 @@ _HANDLERS = (
     validations.follow_validation,
     validations.cancel_validation,
     validations.list_workers,
+    measurements.create_measurement,
+    measurements.list_measurements,
+    measurements.get_measurement,
+    measurements.delete_measurement,
+    calibrations.list_calibrations,
     system.get_liveness,
     system.get_readiness,
     system.get_metrics,

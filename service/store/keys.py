@@ -106,3 +106,48 @@ LEASE_LIFETIME_S = 20
 def lease(resource: str) -> str:
     """Text: the token of the one who holds a device or a node; lives `LEASE_LIFETIME_S`."""
     return f"{_PREFIX}:lease:{resource}"
+
+
+def measurement(identifier: str) -> str:
+    """Hash: `record` (JSON), `indexes` (JSON list of keys)."""
+    return f"{_PREFIX}:measurement:{identifier}"
+
+
+def measurement_of_content(digest: str) -> str:
+    """Text: the id of the measurement with this content, so that it is stored once."""
+    return f"{_PREFIX}:measurement-content:{digest}"
+
+
+def measurements() -> str:
+    """Sorted set of all measurement ids, in text order, which is time order."""
+    return f"{_PREFIX}:measurements"
+
+
+def measurements_of(kind: str, value: str) -> str:
+    """Sorted set of the ids with this model, GPU, release, tool, backend or configuration."""
+    return f"{_PREFIX}:measurements:{kind}:{value}"
+
+
+def calibrations_of(gpu: str) -> str:
+    """Hash: by configuration key the JSON record of the calibration on this GPU."""
+    return f"{_PREFIX}:calibrations:{gpu}"
+
+
+def calibrated_gpus() -> str:
+    """Set of the GPUs with calibrations, used or refused."""
+    return f"{_PREFIX}:calibrated-gpus"
+
+
+def study(identifier: str) -> str:
+    """Hash: `record` and one field of JSON per changing part of a study."""
+    return f"{_PREFIX}:study:{identifier}"
+
+
+def studies() -> str:
+    """Sorted set of all study ids, in text order, which is time order."""
+    return f"{_PREFIX}:studies"
+
+
+def study_trials(identifier: str) -> str:
+    """Hash: by number the JSON record of a trial, in any state."""
+    return f"{_PREFIX}:study:{identifier}:trials"

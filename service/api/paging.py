@@ -1,0 +1,33 @@
+"""Pages of lists: cursors in and out."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from service.api.problems import refuse_field
+from service.store.cursor import InvalidCursor, decode_cursor
+
+
+def position_of(cursor: str | None) -> str | None:
+    """Return the id after which a page starts; None for the first one.
+
+    Raises:
+        Refusal: No page of this service handed the cursor out.
+    """
+    if cursor is None:
+        return None
+    try:
+        return decode_cursor(cursor)
+    except InvalidCursor:
+        raise refuse_field(
+            "cursor", "not a cursor of this service; leave it out to start"
+        ) from None
+
+
+def next_link(path: str, query: Mapping[str, Any], following: str | None) -> dict[str, str]:
+    """Return the Link header of the next page; none on the last one."""
+    if following is None:
+        return {}
+    kept = {name: value for name, value in query.items() if value is not None}
+    address = f"{path}?" + urlencode({**kept, "cursor": following}, doseq=True)
+    return {"Link": f'<{address}>; rel="next"'}
