@@ -29,12 +29,19 @@ async def refuse_unknown_parameters(connection: _Connection, handler: BaseRouteH
         raise Refusal("invalid-request", f"{unknown[0]}: {errors[0].message}", errors=errors)
 
 
-async def refuse_repeated_parameters(connection: _Connection, handler: BaseRouteHandler) -> None:
-    """Refuse a parameter given twice where the route takes one value: which would be meant?"""
+async def refuse_ambiguous_parameters(connection: _Connection, handler: BaseRouteHandler) -> None:
+    """Refuse one value given twice, and the word null where no text is taken.
+
+    The framework would take one of the two, and read null as if the parameter were absent.
+    """
     for name, field in query_parameters(handler).items():
-        takes_many = field.is_collection or any(kind.is_collection for kind in field.inner_types)
-        if len(connection.query_params.getall(name, [])) > 1 and not takes_many:
+        kinds = [field, *field.inner_types]
+        values = connection.query_params.getall(name, [])
+        if len(values) > 1 and not any(kind.is_non_string_collection for kind in kinds):
             raise refuse_field(name, "given more than once")
+        takes_text = any(kind.is_subclass_of(str) for kind in kinds)
+        if not takes_text and any(str(value).lower() == "null" for value in values):
+            raise refuse_field(name, "null is no value; leave the parameter out")
 
 
 async def refuse_unacceptable(connection: _Connection, handler: BaseRouteHandler) -> None:

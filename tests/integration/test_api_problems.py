@@ -128,7 +128,7 @@ def test_a_repeated_parameter_is_refused_unless_it_is_a_list(api: Client) -> Non
     assert api.get("/recommendations?label=a&label=b").status_code == 200
 
 
-@pytest.mark.parametrize("limit", ["0", "201", "-1", "x", "", "1e9"])
+@pytest.mark.parametrize("limit", ["null", "0", "201", "-1", "x", "", "1e9"])
 def test_parameters_out_of_range_are_named(api: Client, limit: str) -> None:
     """A refused parameter is named in errors."""
     problem = _assert_problem(api.get(f"/recommendations?limit={limit}"), code="invalid-request")
