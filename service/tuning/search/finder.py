@@ -4,7 +4,7 @@ import msgspec
 
 from service.tuning.search.misfit import Misfit
 from service.tuning.search.problem import Problem
-from service.tuning.search.ranking import ranked
+from service.tuning.search.ranking import ranked, speed_per_s, throughput_tokens_per_s
 from service.tuning.search.refining import assess, confirm, refine
 from service.tuning.search.settling import (
     settle_by_simulation,
@@ -17,7 +17,7 @@ from service.tuning.search.topology import Topology, legal_topologies
 from service.tuning.search.trial import Trial
 
 _REFINED = 3
-_SIMULATED = 3
+_SIMULATED = 2
 _RESCUED = 2
 _AMPLE = 2.0
 """A 16-bit cache that carries twice the stated load is left alone."""
@@ -77,13 +77,29 @@ def find_best(problem: Problem) -> Found:
 
 
 def _confirmed(problem: Problem, shortlist: list[Trial]) -> list[Trial]:
-    """Return the first few simulated, best first; where none keeps the limits, the fastest too."""
-    finalists = ranked(problem, [confirm(problem, one) for one in shortlist[:_SIMULATED]])
-    rest = shortlist[_SIMULATED:]
+    """Return the first few simulated, best first; where none keeps the limits, the fastest too.
+
+    The extremes in speed and throughput are always among them: the closed form may be wrong
+    about a close race.
+    """
+    chosen = _worth_simulating(shortlist)
+    finalists = ranked(problem, [confirm(problem, one) for one in chosen])
+    rest = [one for one in shortlist if one not in chosen]
     if not finalists or finalists[0].meets or not rest:
         return finalists
     fastest = sorted(rest, key=lambda one: one.performance.e2el_ms.mean)[:_RESCUED]
     return ranked(problem, [*finalists, *(confirm(problem, one) for one in fastest)])
+
+
+def _worth_simulating(shortlist: list[Trial]) -> list[Trial]:
+    """Return the first few, and the fastest and the most productive within the limits."""
+    chosen = shortlist[:_SIMULATED]
+    good = [trial for trial in shortlist if trial.meets]
+    for measure in (speed_per_s, throughput_tokens_per_s):
+        extreme = max(good, key=measure, default=None)
+        if extreme is not None and extreme not in chosen:
+            chosen.append(extreme)
+    return chosen
 
 
 def last_resorts(problem: Problem) -> tuple[Problem, ...]:
