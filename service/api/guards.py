@@ -67,7 +67,7 @@ async def refuse_other_bodies(connection: _Connection, handler: BaseRouteHandler
 
 GUARDS = [
     refuse_unknown_parameters,
-    refuse_repeated_parameters,
+    refuse_ambiguous_parameters,
     refuse_unacceptable,
     refuse_other_bodies,
 ]
