@@ -19,6 +19,8 @@ _ADDRESS = re.compile(rb"Setpoint listens on (http://\S+)")
 class ServiceProcess:
     """`setpoint serve` on a free port, with its data in a folder."""
 
+    entry = "from service.run import serve; serve()"
+
     def __init__(self, data_dir: Path, **settings: str) -> None:
         self.data_dir = data_dir
         self._settings = {"DATA_DIR": str(data_dir), "PORT": "0", "WARM_UP": "false", **settings}
@@ -37,10 +39,11 @@ class ServiceProcess:
 
     def start(self) -> None:
         """Start, and return once it says where it listens."""
+        self._started.clear()
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SETPOINT_")}  # noqa: TID251
         variables = {"SETPOINT_" + name: value for name, value in self._settings.items()}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from service.run import serve; serve()"],
+            [sys.executable, "-c", self.entry],
             env=environment | variables,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
