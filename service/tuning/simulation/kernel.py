@@ -62,6 +62,9 @@ from service.tuning.latency.price import (
 )
 from service.tuning.simulation.compiled import compiled
 
+TIE_S = 1e-9
+"""Instants this close count as the same, so that rounding decides nothing."""
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -335,7 +338,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
         taken_in = ready + front[2] + front[3] * prompts[r]
         times[r, 1] = taken_in
     while finished < number:
-        while arrived < issued and times[arrived, 1] <= now:
+        while arrived < issued and times[arrived, 1] <= now + TIE_S:
             marks[arrived, 0] = max(event - 1, 0)
             arrived += 1
         if num_running == 0 and num_stack == 0 and head == arrived:
@@ -343,7 +346,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
                 if event >= record.shape[0]:
                     return -1
                 record[event, 1], record[event, 2] = now, times[arrived, 1]
-            now = times[arrived, 1]
+            now = max(now, times[arrived, 1])
             event += 1
             continue
         # 1  running requests, in the order of admission
@@ -398,7 +401,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
         while not preempted and budget > 0 and num_running < max_running:
             if num_stack > 0:
                 r = stack[num_stack - 1]
-            elif head < arrived and (idle or times[head, 1] < now):
+            elif head < arrived and (idle or times[head, 1] < now - TIE_S):
                 r = head
             else:
                 break
@@ -468,8 +471,10 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
         # 4  how many equal steps follow
         steps = 1
         is_plain = prefill == 0 and not preempted and not admitted and decodes == num_running
-        fresh = head < arrived and times[arrived - 1, 1] >= now and not idle
-        if is_plain and not fresh:
+        fresh = head < arrived and times[arrived - 1, 1] >= now - TIE_S and not idle
+        # a preempted request that finds fewer of its blocks needs fewer for its first chunk
+        may_shrink = whole_gate == 0 and num_stack > 0 and keeps_blocks == 1
+        if is_plain and not fresh and not may_shrink:
             steps = max(remaining, 1)
             bounds[0], bounds[1], bounds[2], bounds[3] = num_running, free, verify, steps
             steps = affordable_steps(groups, running, computed, held, common, bounds, growth)
@@ -488,7 +493,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop, compiled as a whole
             batch[4] = window_context + growth * growing
             slope = step_seconds(price, batch) - first_s
             if arrived < issued:
-                until = times[arrived, 1] - now
+                until = times[arrived, 1] - now - TIE_S
                 low, high = 1, steps
                 while low < high:
                     middle = (low + high) // 2
