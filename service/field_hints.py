@@ -3,7 +3,6 @@
 import difflib
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -11,6 +10,8 @@ import msgspec
 from api_schemas.problem import FieldError
 from service.problems import field_error_of_validation
 
+_SCHEMAS: dict[type[Any], tuple[dict[str, Any], dict[str, Any]]] = {}
+"""Made on the first mistake in a body of that kind."""
 _MAX_LISTED = 24
 _MAX_NEAR = 3
 _MAX_MESSAGE = 300
@@ -86,10 +87,11 @@ def _unfold(node: dict[str, Any], components: dict[str, Any]) -> Iterator[dict[s
         yield node
 
 
-@cache
 def _schema(kind: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    (root,), components = msgspec.json.schema_components([kind])
-    return root, components
+    if kind not in _SCHEMAS:
+        (root,), components = msgspec.json.schema_components([kind])
+        _SCHEMAS[kind] = (root, components)
+    return _SCHEMAS[kind]
 
 
 def _steps(pointer: str) -> list[str]:
