@@ -24,6 +24,7 @@ from service.tuning.lint.findings import (
 from service.tuning.lint.found import Reading
 from service.tuning.lint.judge import Judged, Judging, judge_engine
 from service.tuning.lint.limits import Unreadable
+from service.tuning.lint.model_memory import remembering
 from service.tuning.lint.reading import read_command, read_file
 from service.tuning.lint.stated import stated_engine
 from service.tuning.lint.text import SourceFile, Span
@@ -74,7 +75,7 @@ def _judging(request: CheckRequest, resolve_model: ModelResolver) -> Judging:
         resolve_model(request.model)
     if request.hardware is not None:
         resolve_hardware(request.hardware)
-    return Judging(request=request, resolve_model=resolve_model)
+    return Judging(request=request, resolve_model=remembering(resolve_model))
 
 
 def _parse_from(text: str) -> None:

@@ -128,6 +128,7 @@ class _Reader:
 
     def _read_flag(self, index: int, argument: str) -> None:
         if argument == "--":
+            self._problems.refuse(index, "unexpected-argument", "'--' is left over")
             return
         if self._read_level(index, argument):
             return

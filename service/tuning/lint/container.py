@@ -49,6 +49,7 @@ def read_container(command: ContainerCommand, *, depth: int = 0) -> Reading:
 
     words = _command_line(command)
     if command.dialect == "kubernetes":
+        command = msgspec.structs.replace(command, env=expanded_variables(command.env))
         words = tuple(_expanded(word, command.env) for word in words)
     script = nested_script(words[:4])
     if script is not None:
@@ -109,6 +110,31 @@ def _inside(engine: FoundEngine, command: ContainerCommand) -> FoundEngine:
         version_text=image_version(command.image),
         remarks=(*engine.remarks, *command.remarks),
     )
+
+
+def expanded_variables(env: tuple[Variable, ...]) -> tuple[Variable, ...]:
+    """Return a pod's variables with $(NAME) of earlier ones filled in, and $$( made $(."""
+    known: dict[str, str | None] = {}
+    found: list[Variable] = []
+    for variable in env:
+        value = _filled(variable.value, known)
+        known[variable.name] = value
+        found.append(msgspec.structs.replace(variable, value=value))
+    return tuple(found)
+
+
+def _filled(value: str | None, known: dict[str, str | None]) -> str | None:
+    """Return the text with known variables; None where one comes from elsewhere."""
+    if value is None or "$(" not in value:
+        return value
+    names = _K8S_EXPANSION.findall(value)
+    if any(name in known and known[name] is None for name in names):
+        return None
+    # Names that the pod does not set stay as they are written.
+    filled = _K8S_EXPANSION.sub(
+        lambda match: known.get(match.group(1), match.group(0)) or "", value
+    )
+    return filled.replace("$$(", "$(")
 
 
 def _expanded(word: Word, env: tuple[Variable, ...]) -> Word:

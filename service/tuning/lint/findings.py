@@ -28,6 +28,8 @@ _RULES: dict[ProblemCode, str] = {
 }
 _SAME_CAUSE: frozenset[ProblemCode] = frozenset({"bad-choice", "bad-value"})
 """Mistakes that a rule of the setting explains better, where it has something to say."""
+_VALUE_RULES = frozenset({"QNT009", "QNT010"})
+"""Rules that judge a value even where they only make a note of it."""
 _RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
 
@@ -39,12 +41,12 @@ def problem_findings(
     file: SourceFile,
 ) -> Iterator[Finding]:
     """Yield what the grammar refuses, unless a rule already says so: one finding per cause."""
-    said = {finding.setting for finding in by_rules if finding.severity != "note"}
+    said = {f.setting for f in by_rules if f.severity != "note" or f.rule in _VALUE_RULES}
     for placed in problems:
         problem = placed.problem
-        if problem.code in _SAME_CAUSE and problem.setting in said:
+        if placed.rule is None and problem.code in _SAME_CAUSE and problem.setting in said:
             continue
-        rule_id = _rule_id(problem, version)
+        rule_id = placed.rule or _rule_id(problem, version)
         if problem.code == "not-in-version" and _is_said(problem, rule_id, by_rules):
             continue
         yield _finding(

@@ -10,6 +10,7 @@ from service.tuning.engine.facts import refusal
 from service.tuning.engine.grammar import NOT_CONFIGURATION, options
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.lint.found import FoundEngine, Given, Remark, Word
+from service.tuning.lint.object_keys import unknown_keys
 from service.tuning.lint.text import Span, Text
 
 _STAND_IN = "unresolved-model"
@@ -22,6 +23,8 @@ class PlacedProblem(msgspec.Struct, frozen=True):
 
     problem: ArgvProblem
     span: Span
+    rule: str | None = None
+    """The rule that it is reported under; None is the one of its code."""
 
 
 class Interpreted(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,13 +46,28 @@ def interpret(engine: FoundEngine, version: EngineVersion) -> Interpreted:
     read = _read_keywords if engine.form == "python" else _read_words
     read_engine = read(engine, version)
     env = {variable.name: variable.value for variable in engine.env if variable.value is not None}
+    objects = _object_problems(read_engine, engine, version)
     places = {variable.name: variable.span for variable in engine.env}
     return msgspec.structs.replace(
         read_engine,
         env=env,
+        problems=(*read_engine.problems, *objects),
         places={**places, **read_engine.places},
         remarks=(*engine.remarks, *read_engine.remarks),
     )
+
+
+def _object_problems(
+    read: Interpreted, engine: FoundEngine, version: EngineVersion
+) -> list[PlacedProblem]:
+    return [
+        PlacedProblem(
+            _problem("bad-value", unknown.message, unknown.setting, unknown.suggestion),
+            read.places.get(unknown.setting, engine.span),
+            rule="CLI011",
+        )
+        for unknown in unknown_keys(read.config, version)
+    ]
 
 
 def _read_words(engine: FoundEngine, version: EngineVersion) -> Interpreted:
@@ -205,11 +223,12 @@ def _with_keyword(
     )
 
 
-def _problem(code: str, message: str, setting: str) -> ArgvProblem:
+def _problem(code: str, message: str, setting: str, suggestion: str | None = None) -> ArgvProblem:
     return ArgvProblem(
         index=0,
         code=code,  # type: ignore[arg-type]  # one of the two codes that are used here
         message=message,
         is_refused=True,
         setting=setting,
+        suggestion=suggestion,
     )

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from service.tuning.lint.container import ContainerCommand, read_container, shm_gib_of
-from service.tuning.lint.found import Container, FoundEngine, Reading, Remark, Word
-from service.tuning.lint.manifest_words import number, variables, word_of, words_of
+from service.tuning.lint.found import Container, FoundEngine, Reading, Remark
+from service.tuning.lint.manifest_words import number, variables, words_of
 from service.tuning.lint.text import Span
 from service.tuning.lint.yaml_tree import Mapping, Node, Scalar, find, find_text, items
 
@@ -26,13 +24,8 @@ _POD_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
     "InferenceService": (("spec", "predictor"),),
     "ServingRuntime": (("spec",),),
     "ClusterServingRuntime": (("spec",),),
-    "LLMInferenceService": (
-        ("spec", "template"),
-        ("spec", "worker"),
-        ("spec", "prefill", "template"),
-        ("spec", "prefill", "worker"),
-    ),
-    "LLMInferenceServiceConfig": (("spec", "template"), ("spec", "prefill", "template")),
+    "Workspace": (("inference", "template", "spec"),),
+    "RayCluster": (("spec", "headGroupSpec", "template", "spec"),),
 }
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915")
 _SHM = "/dev/shm"  # noqa: S108  # a mount point, no temporary file
@@ -61,9 +54,6 @@ def read_object(document: Node, content: str) -> Reading:
         pod = find(document, *path)
         if isinstance(pod, Mapping):
             engines += read_pod(pod, content, title=f"{kind} {name}".strip(), kind=kind)
-    model = _model_beside(document, kind, content)
-    if model is not None:
-        engines = [_with_model(engine, model) for engine in engines]
     return Reading(engines=tuple(engines))
 
 
@@ -157,21 +147,3 @@ def _probe_remarks(node: Mapping) -> Iterator[Remark]:
         " download, loading and compilation.",
         span=liveness.span,
     )
-
-
-def _model_beside(document: Node, kind: str, content: str) -> Word | None:
-    """Return the model that KServe passes to its containers itself."""
-    if kind != "LLMInferenceService":
-        return None
-    name = find(document, "spec", "model", "name")
-    uri = find(document, "spec", "model", "uri")
-    node = name if isinstance(name, Scalar) else uri
-    if not isinstance(node, Scalar):
-        return None
-    word = word_of(node, content)
-    prefix = len("hf://") if word.value.startswith("hf://") else 0
-    return msgspec.structs.replace(word, text=word.text.cut(prefix))
-
-
-def _with_model(engine: FoundEngine, model: Word) -> FoundEngine:
-    return msgspec.structs.replace(engine, model=model)

@@ -143,6 +143,7 @@ class _Script:
         kept = list(words)
         while kept and (kept[0].value in _KEYWORDS | _PROMPT or nesting_change(kept[0].value)):
             self._nesting = max(0, self._nesting + nesting_change(kept[0].value))
+            self._splitter.nesting = self._nesting
             kept.pop(0)
         return kept
 

@@ -22,6 +22,8 @@ _EXPANSION = re.compile(
 )
 _SUBSTITUTION = re.compile(r"\$\(|\$\{|`|\{\{")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+_PLACEHOLDER = re.compile(r"<[A-Za-z][\w.|/-]*>(?=\s|$)|(?:\.\.\.|…)(?=\s|$)")
+"""What documentation leaves to the reader: <model>, or three dots for more arguments."""
 _KEPT_ESCAPES = '"\\$`\n'
 _OPENERS = frozenset({"if", "for", "while", "until", "case", "select"})
 _CLOSERS = frozenset({"fi", "done", "esac"})
@@ -66,6 +68,8 @@ class Splitter:
         self._at = 0
         self._scope = scope
         self._count = 0
+        self.nesting = 0
+        """How many ifs and loops the place stands in; kept by whoever takes the commands."""
         self._heredocs: list[str] = []
 
     def commands(self) -> Iterator[list[Word]]:
@@ -87,6 +91,8 @@ class Splitter:
                 self._at += 1
                 if character == "\n":
                     self._skip_heredocs()
+            elif (placeholder := _PLACEHOLDER.match(self._value, self._at)) is not None:
+                words.append(self._open_word(placeholder))
             elif character in "<>":
                 self._redirect()
             else:
@@ -100,6 +106,11 @@ class Splitter:
             self._redirect()
             return True
         return False
+
+    def _open_word(self, match: re.Match[str]) -> Word:
+        self._at = match.end()
+        text = self._text.cut(match.start(), match.end())
+        return Word(text, text.value, text.value[0] != "<", text.span)
 
     def _redirect(self) -> None:
         match = _HEREDOC.match(self._value, self._at)
@@ -269,6 +280,11 @@ class Splitter:
             else:
                 words += self._word()
         self._at += 1
+        if self.nesting and name.removesuffix("+") in self._scope:
+            # Which branch runs is not known here.
+            shown = f"${{{name.removesuffix('+')}[@]}}"
+            span = self._span(start, min(self._at, len(self._value)))
+            words = [Word(Text.near(shown, span.start), shown, is_splittable=True, span=span)]
         before = self._scope.get(name.removesuffix("+"))
         earlier = before.words if name.endswith("+") and isinstance(before, Array) else ()
         self._scope[name.removesuffix("+")] = Array((*earlier, *words))

@@ -125,6 +125,13 @@ RULES: tuple[Rule, ...] = (
         _GRAMMAR,
     ),
     _rule(
+        "CLI011",
+        "error",
+        "A key that the JSON object does not have",
+        "Objects such as compilation_config refuse keys that the release does not know.",
+        vllm("config: fields of the classes behind JSON settings"),
+    ),
+    _rule(
         "CTR001",
         "warning",
         "Ranks need shared memory",

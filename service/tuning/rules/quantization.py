@@ -125,7 +125,17 @@ def _is_listed(method: str, version: EngineVersion) -> bool:
 
 def _unknown(context: RuleContext) -> Iterator[Remark]:
     method = stated_method(context)
-    if method is None or method in read_rules_data("quantization")["plugins"]:
+    data = read_rules_data("quantization")
+    if method is None or method in data["plugins"]:
+        return
+    if method in data["out_of_tree"]:
+        plugin = data["out_of_tree"][method]
+        yield Remark(
+            severity="note",
+            message=f"quantization={method} comes with the plugin {plugin}; without it vLLM refuses"
+            " to start.",
+            suggestion=f"Make sure that the image has {plugin}.",
+        )
         return
     # Releases after 0.15 know AutoRound checkpoints under the name inc and still take the old one.
     if method != "auto-round" and not _is_listed(method, context.version):
