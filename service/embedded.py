@@ -138,7 +138,7 @@ class EmbeddedStore:
                     stderr=log,
                     pass_fds=(lock.fileno(),),
                     start_new_session=True,  # Ctrl-C reaches the service, which ends the store
-                    preexec_fn=_end_with_parent,  # noqa: PLW1509  # one system call, no Python locks
+                    preexec_fn=end_with_parent,  # noqa: PLW1509  # one system call, no Python locks
                 )
         self._wait_until_ready(self._process)
 
@@ -312,7 +312,7 @@ def _last_line(path: Path) -> str:
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _end_with_parent() -> None:
-    """Let the kernel end the store when the service is killed (Linux only)."""
+def end_with_parent() -> None:
+    """Let the kernel end this process when the one that started it is killed (Linux only)."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

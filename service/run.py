@@ -2,10 +2,12 @@
 
 import contextlib
 import importlib.util
+import itertools
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -13,7 +15,7 @@ import uvicorn
 
 from service.api.examples import curl_command
 from service.app import create_app
-from service.embedded import DataFolderInUse, EmbeddedStore, StoreNotStarted
+from service.embedded import DataFolderInUse, EmbeddedStore, StoreNotStarted, end_with_parent
 from service.log import configure_logging, get_logger
 from service.settings import (
     InvalidSettings,
@@ -26,7 +28,8 @@ from service.store.client import connect
 
 EXIT_USAGE = 2
 EXIT_UNAVAILABLE = 4
-_WORKER_STOP_LIMIT_S = 10.0
+_WORKER_STOP_LIMIT_S = 20.0
+_WORKER_PAUSES_S = (1.0, 5.0, 30.0, 60.0)
 _BACKLOG = 2048
 
 _log = get_logger(__name__)
@@ -72,7 +75,7 @@ def _serve(
         proxy_headers=False,
         timeout_graceful_shutdown=settings.shutdown_grace_s,
     )
-    with _worker(redis_url) if with_worker else contextlib.nullcontext():
+    with _worker(settings, redis_url) if with_worker else contextlib.nullcontext():
         _Server(config, base_url=_base_url(settings, listener)).run(sockets=[listener])
 
 
@@ -137,27 +140,60 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def _worker(redis_url: str) -> Iterator[None]:
-    """Run a worker on the same store; it is a process of its own and may end without harm."""
+def _worker(settings: Settings, redis_url: str) -> Iterator[None]:
+    """Keep a worker on the same store: a process of its own, started again when it ends."""
     if importlib.util.find_spec("workers.__main__") is None:
         yield
         return
-    process = subprocess.Popen(
-        [sys.executable, "-m", "workers"],
-        env=child_environment(redis_url=redis_url),
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C reaches us; we end the worker
+    stopping = threading.Event()
+    keeper = _WorkerKeeper(
+        child_environment(redis_url=redis_url, data_dir=settings.data_dir), stopping
     )
-    _log.info("worker_started", pid=process.pid)
+    keeper.start()
     try:
         yield
     finally:
-        process.terminate()
-        try:
-            process.wait(timeout=_WORKER_STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stopping.set()
+        keeper.end()
+
+
+class _WorkerKeeper(threading.Thread):
+    """Starts a worker whenever none runs, with a growing pause after each early end."""
+
+    def __init__(self, environment: dict[str, str], stopping: threading.Event) -> None:
+        super().__init__(name="worker", daemon=True)
+        self._environment = environment
+        self._stopping = stopping
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Start a worker, wait for its end, and start the next one."""
+        for pause_s in itertools.chain(_WORKER_PAUSES_S, itertools.repeat(_WORKER_PAUSES_S[-1])):
+            if self._stopping.is_set():
+                return
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "workers"],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C reaches us; we end the worker
+                preexec_fn=end_with_parent,  # noqa: PLW1509  # one system call, no Python locks
+            )
+            _log.info("worker_started", pid=self._process.pid)
+            code = self._process.wait()
+            if self._stopping.wait(pause_s):
+                return
+            _log.error("worker_ended", exit_code=code)
+
+    def end(self) -> None:
+        """Ask the worker to end, then make it."""
+        process = self._process
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(timeout=_WORKER_STOP_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self.join(timeout=_WORKER_STOP_LIMIT_S)
 
 
 def _base_url(settings: Settings, listener: socket.socket) -> str:

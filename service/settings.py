@@ -15,6 +15,10 @@ WORKER_VARIABLES: dict[str, tuple[str, str]] = {
         "vLLM environments of a worker: folders or `vllm` executables, separated like PATH.",
     ),
     "SETPOINT_WORKER_NODE": ("the host's name", "Name under which a worker registers its node."),
+    "SETPOINT_WORKER_SECRETS_DIR": (
+        "",
+        "Folder of a worker with one file per webhook secret; without it none is delivered.",
+    ),
     "SETPOINT_WORKER_BENCHMARKS": (
         "1",
         "Validations that may run at once on a node; neighbours spoil each other's figures.",

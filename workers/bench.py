@@ -59,7 +59,7 @@ def bench_command(
         *("--model", served_name, "--tokenizer", tokenizer),
         *_data(load, dataset),
         *_arrivals(load),
-        *("--num-prompts", str(load.num_requests), "--num-warmups", str(load.warmups)),
+        *("--num-prompts", str(load.num_requests)),
         *("--seed", str(load.seed), "--ignore-eos", "--temperature", "0", "--disable-tqdm"),
         *("--ready-check-timeout-sec", str(_READY_CHECK_S)),
         *("--percentile-metrics", ",".join(_METRICS)),

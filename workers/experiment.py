@@ -77,6 +77,7 @@ class Experiment:
             progress=progress,
         ) as session:
             self.run.report("warming_up", progress + 0.05, to="warming_up")
+            session.warm_up()
             yield session
 
     @contextmanager

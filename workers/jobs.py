@@ -34,6 +34,7 @@ from workers.points import judge, startup_holds, verdict_of
 from workers.run import Cancelled, Failed, OutOfTime, Run, TakenOver
 from workers.settings import WorkerSettings, read_worker_settings
 from workers.subject import choose_subject, describe_environment
+from workers.webhook import deliver
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LEASE_POLL_S = 0.5
@@ -71,6 +72,9 @@ def run_validation(identifier: str, attempt: int) -> None:
                 start_again(
                     client, store, validation, now=datetime.now(UTC), reason="the worker was ended"
                 )
+        ended = store.find(identifier)
+        if ended is not None:
+            deliver(ended, secrets_dir=settings.secrets_dir, now=datetime.now(UTC))
 
 
 def _conduct(run: Run, settings: WorkerSettings) -> None:

@@ -77,7 +77,6 @@ def _conversations(experiment: Experiment, session: Session) -> Load:
         shared_prefix_tokens=0,
         num_requests=len(requests),
         seed=seed,
-        warmups=1,
         requests=requests,
         chunk_tokens=part,
     )

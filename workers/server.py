@@ -18,6 +18,7 @@ import httpx
 from workers.supervise import GRACE_S
 
 READY_POLL_S = 0.25
+_COMPLETION_LIMIT_S = 120.0
 _TAIL_LINES = 200
 _STARTUP_BYTES = 4 * 1024 * 1024
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "HF_HOME", "HF_ENDPOINT")
@@ -132,6 +133,21 @@ class VllmServer:
         except httpx.HTTPError as error:
             raise ServerFailed(f"no metrics: {error}", log=self.log_tail) from error
         return response.text
+
+    def complete(self, model: str, *, prompt: list[int], max_tokens: int) -> None:
+        """Have one request served, by token ids.
+
+        Raises:
+            ServerFailed: It was not.
+        """
+        body = {"model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
+        try:
+            response = httpx.post(
+                self.base_url + "/v1/completions", json=body, timeout=_COMPLETION_LIMIT_S
+            )
+            response.raise_for_status()
+        except httpx.HTTPError as error:
+            raise ServerFailed(f"no completion: {error}", log=self.log_tail) from error
 
     def stop(self) -> None:
         """End it kindly, then firmly, with everything it started."""

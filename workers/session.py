@@ -32,6 +32,10 @@ START_LIMIT_S = 900.0
 SCRAPE_S = 0.5
 _STOP_LIMIT_S = 30.0
 _HEALTH_TRIES = 3
+_WARMUPS = 4
+_WARMUP_TOKENS = 16
+_FIRST_TOKEN, _TOKENS = 10, 100
+"""Ids that every vocabulary has, past the special ones of most."""
 
 
 class Session:
@@ -43,6 +47,23 @@ class Session:
         self._run = run
         self._subject = subject
         self._server = server
+
+    def warm_up(self) -> None:
+        """Serve a few requests that no measurement sees, with prompts that no load repeats.
+
+        The client's own warm-up repeats its first prompt and counts in the server's metrics.
+        """
+        for number in range(_WARMUPS):
+            self._run.check()
+            ids = [_FIRST_TOKEN + (number + step) % _TOKENS for step in range(_WARMUP_TOKENS)]
+            try:
+                self._server.complete(
+                    self._subject.recommendation.request.model.id,
+                    prompt=ids,
+                    max_tokens=_WARMUP_TOKENS,
+                )
+            except ServerFailed as error:
+                raise Failed("ready", error.reason, log=error.log) from error
 
     def read_startup(self, predicted: Estimate | None) -> Startup:
         """Return what the server says of its memory, beside the prediction."""

@@ -24,6 +24,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     node: Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.\-]+$")]
     vllm_envs: tuple[Path, ...]
     work_dir: Path
+    secrets_dir: Path | None
     benchmarks: Annotated[int, Meta(ge=1, le=64)]
     retention: timedelta | None
     log_level: str
@@ -44,6 +45,7 @@ def read_worker_settings(environment: Mapping[str, str] | None = None) -> Worker
             "node": variables.get("SETPOINT_WORKER_NODE") or platform.node() or "localhost",
             "vllm_envs": _environments(variables.get("SETPOINT_VLLM_ENVS")),
             "work_dir": Path(shared.data_dir) / "work",
+            "secrets_dir": variables.get("SETPOINT_WORKER_SECRETS_DIR") or None,
             "benchmarks": variables.get("SETPOINT_WORKER_BENCHMARKS", "1"),
             "retention": timedelta(days=shared.retention_days) if shared.retention_days else None,
             "log_level": shared.log_level,

@@ -30,7 +30,8 @@ _KV_GIB = re.compile(rf"Available KV cache memory: {_NUMBER} GiB")
 _KV_GIB_CPU = re.compile(rf"(?:Explicitly|Auto) set \({_NUMBER}/{_NUMBER}\) GiB for KV cache")
 _TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
 _CONCURRENCY = re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d,.]+)x")
-_BLOCKS = re.compile(r"# (?:GPU|CUDA|CPU|cuda|cpu) blocks: (\d+)")
+_BLOCKS = re.compile(r"INFO.*?# (?:GPU|CUDA|CPU|cuda|cpu) blocks: (\d+)")
+"""The first pool of the line: on a GPU the second one is the swap space."""
 _GRAPHS = re.compile(rf"Graph capturing finished in \d+ secs?, took {_NUMBER} GiB")
 _GRAPH_POOL = re.compile(rf"CUDA graph pool memory: {_NUMBER} GiB \(actual\)")
 _V0_BLOCK_TOKENS = 16

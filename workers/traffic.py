@@ -44,7 +44,6 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     shared_prefix_tokens: int
     num_requests: int
     seed: int
-    warmups: int
     requests: tuple[Request, ...] | None = None
     """The very requests, when lengths cannot be left to the client."""
     chunk_tokens: int = _CHUNK_TOKENS
@@ -93,7 +92,6 @@ def make_load(
         shared_prefix_tokens=prefix,
         num_requests=num_requests,
         seed=seed,
-        warmups=min(4, max(1, num_requests // 8)),
     )
     if isinstance(arrivals, Trace):
         return _replay(load, arrivals)

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from service.cli import catalogues, check, estimate, recommend, serve
+from service.cli import catalogues, check, estimate, recommend, serve, validate
 from service.cli.client import Unreachable
 from service.cli.documents import Refused
 from service.cli.exit_codes import UNREACHABLE, USAGE
@@ -23,6 +23,7 @@ for command in (
     recommend.recommend,
     estimate.estimate,
     check.check,
+    validate.validate,
     *catalogues.COMMANDS,
 ):
     cli.add_command(command)

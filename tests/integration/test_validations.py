@@ -297,3 +297,67 @@ def test_a_killed_vllm_is_a_failure_under_load(
     assert record["failure"]["stage"] == "load"
     assert record["load_points"] == []
     assert_nothing_left(worker, store_client)
+
+
+_SMALL = {
+    "kv_cache_memory_bytes": 512 * 1024,
+    "block_size": 32,
+    "max_num_seqs": 16,
+    "max_model_len": 512,
+}
+
+
+def test_the_knee_is_found_and_confirmed_in_a_fresh_start(
+    api: Client, worker: WorkerProcess
+) -> None:
+    """The walk begins at half of what fits, and what it suggests is not preempted."""
+    workload = {
+        "prompt_tokens": 64,
+        "output_tokens": 64,
+        "arrivals": {"kind": "closed_loop", "max_concurrency": 16},
+    }
+    recommendation = recommend(api, "tiny", workload=workload, constraints={"pin": _SMALL})
+
+    record = finished(api, validate(api, recommendation, "knee"))
+
+    assert record["status"] == "succeeded", record
+    walked = [p for p in record["load_points"] if "knee" in p["label"]]
+    assert walked[0]["offered"]["max_concurrency"] == 4  # half of 1024 tokens / 128 each
+    assert any(point["preemptions"] for point in walked)
+    assert record["knee"]["confirmed"] is True
+    assert record["load_points"][-1]["preemptions"] == 0
+    assert record["load_points"][-1]["offered"]["max_concurrency"] > record["knee"]["max_num_seqs"]
+    assert record["suggested_config"]["max_num_seqs"] == record["knee"]["max_num_seqs"]
+    assert api.get(recommendation).json()["measured"]["knee"]["confirmed"] is True
+
+
+def test_defaults_and_recommendation_alternate(api: Client, worker: WorkerProcess) -> None:
+    """Each side starts at least twice, in turn, and every figure has an interval."""
+    record = finished(api, validate(api, recommend(api, "tiny"), "compare", max_minutes=1.0))
+
+    assert record["status"] == "succeeded", record
+    sides = [point["label"].split("-")[1] for point in record["load_points"]]
+    assert sides[:4] == ["defaults", "recommended", "recommended", "defaults"]
+    assert record["comparison"]["starts_each"] >= 2
+    assert all(figure["interval"] for figure in record["comparison"]["figures"])
+    assert record["verdict"] == "pass"
+
+
+def test_a_soak_fills_the_pool_turn_after_turn(api: Client, worker: WorkerProcess) -> None:
+    """Conversations grow to the longest length, more of them than the pool holds."""
+    recommendation = recommend(api, "tiny", constraints={"pin": _SMALL})
+
+    record = finished(api, validate(api, recommendation, "soak"))
+
+    assert record["status"] == "succeeded", record
+    (point,) = record["load_points"]
+    assert point["num_requests"] == 3 * point["offered"]["max_concurrency"]
+    assert point["offered"]["max_concurrency"] > record["startup"]["max_concurrency"]
+
+
+def test_the_minutes_are_kept(api: Client, worker: WorkerProcess) -> None:
+    """What was measured before the minutes ended is the result, and it says so."""
+    record = finished(api, validate(api, recommend(api, "slow-load"), max_minutes=0.1))
+
+    assert record["status"] in {"succeeded", "timed_out"}
+    assert (record["status"] == "succeeded") == (len(record["load_points"]) > 0)
