@@ -19,6 +19,7 @@ from service.api.metrics import Metrics
 from service.api.problems import problem_response
 from service.api.routes import make_router
 from service.embedded import EmbeddedStore, store_url
+from service.hub import make_hub_resolver
 from service.log import get_logger
 from service.model_lookup import make_resolver
 from service.settings import Settings
@@ -80,6 +81,9 @@ def make_context(
     days = settings.retention_days
     retention = timedelta(days=days) if days else None
     models = ModelStore(client)
+    resolve_model = make_resolver(models)
+    if settings.hub_lookup:
+        resolve_model = make_hub_resolver(resolve_model, cache=models)
     return Context(
         settings=settings,
         store=client,
@@ -87,7 +91,7 @@ def make_context(
         validations=ValidationStore(client, retention=retention),
         measurements=MeasurementStore(client),
         models=models,
-        resolve_model=make_resolver(models),
+        resolve_model=resolve_model,
         check_store=partial(ping, client),
         metrics=Metrics(),
         now=now,

@@ -11,6 +11,7 @@ from api_schemas.recommendation import Advice, Recommendation, RenderedFile, Tun
 from service.cli import client
 from service.cli.documents import decode, read_document, refused
 from service.cli.exit_codes import FAIL
+from service.cli.hub import ResolveModel, hub_option, resolver
 from service.cli.output import console, print_advice
 
 _FORMATS = click.Choice(["table", "json", "markdown"])
@@ -30,6 +31,7 @@ _FORMATS = click.Choice(["table", "json", "markdown"])
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--write-files", metavar="DIR", help="Write the rendered files into this folder.")
 @click.option("--server", metavar="URL", help="Ask a running service instead of this process.")
+@hub_option
 def recommend(
     *,
     source: str | None,
@@ -37,13 +39,14 @@ def recommend(
     as_json: bool,
     write_files: str | None,
     server: str | None,
+    hub: bool,
     **fields: Any,  # noqa: ANN401  # what click collected from the remaining options
 ) -> None:
     """Print settings with reasons, predicted memory and latency, and write files on request.
 
     The exit code is 0 when the targets can be met and 1 when they cannot.
     """
-    advice = _ask(_request(source, fields), server)
+    advice = _ask(_request(source, fields), server, resolve_model=resolver(uses_hub=hub))
     if write_files:
         write(advice.files, Path(write_files))
     _print(advice, "json" if as_json else output)
@@ -100,13 +103,15 @@ def _body(given: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _ask(request: TuningRequest, server: str | None) -> Advice | Recommendation:
+def _ask(
+    request: TuningRequest, server: str | None, *, resolve_model: ResolveModel
+) -> Advice | Recommendation:
     if server:
         return client.post(server, "/recommendations", request, Recommendation)
     # Imported on use: asking a service needs no model.
     from service.tuning.recommend import recommend as recommend_offline  # noqa: PLC0415
 
-    return recommend_offline(request)
+    return recommend_offline(request, resolve_model=resolve_model)
 
 
 def _print(advice: Advice | Recommendation, output: str) -> None:
