@@ -54,8 +54,10 @@ def refuse_field(pointer: str, message: str) -> Refusal:
 
 def not_found(kind: str, name: str, *, hint: str = "") -> Refusal:
     """Return the refusal of a name that nothing has."""
-    sentence = f" {hint[0].upper()}{hint[1:]}" if hint else ""
-    return Refusal("not-found", f"There is no {kind} {name!r}.{sentence}")
+    first = hint.split(" ", 1)[0]
+    # A name such as vLLM keeps its letters.
+    sentence = hint[:1].upper() + hint[1:] if first.islower() else hint
+    return Refusal("not-found", f"There is no {kind} {name!r}. {sentence}".rstrip())
 
 
 def problem_response(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -8,6 +8,7 @@ from service.tuning.errors import InvalidRequest
 
 _AUTO = -1
 """Another spelling of auto: vllm 0.14.0 engine/arg_utils.py."""
+_MOST_SHOWN = 8
 _FROM_ONE = frozenset(
     {
         "tensor_parallel_size",
@@ -44,4 +45,6 @@ def _out_of_range(name: str, value: Json) -> str | None:
         return f"gpu_memory_utilization is a share above 0 and at most 1, not {value}"
     if name == "max_model_len" and isinstance(value, int) and value < 1 and value != _AUTO:
         return f"max_model_len is a number of tokens or auto, not {value}"
+    if name == "cudagraph_capture_sizes" and (not value or min(value) < 1):
+        return f"cudagraph_capture_sizes lists batch sizes from 1 up, not {value[:_MOST_SHOWN]}"
     return None

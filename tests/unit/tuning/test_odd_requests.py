@@ -1,11 +1,14 @@
 """Requests that once got an answer which contradicted itself."""
 
+import pytest
+
 from api_schemas.engine import EngineConfig
 from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
-from api_schemas.recommendation import TargetEngine, TuningRequest
+from api_schemas.recommendation import Constraints, TargetEngine, TuningRequest
 from api_schemas.workload import PoissonArrivals, Workload
 from service.tuning.advice_parts import node_of_one
+from service.tuning.errors import InvalidRequest
 from service.tuning.hardware.catalogue import resolve_hardware
 from service.tuning.recommend import recommend
 
@@ -51,3 +54,19 @@ def test_a_release_before_the_model_is_named_as_the_obstacle() -> None:
     assert advice.nearest is not None
     assert advice.nearest.change == "use vLLM 0.10.1 or newer"
     assert "refuses GptOssForCausalLM" in advice.headline
+
+
+@pytest.mark.parametrize("sizes", [[], [0, 8], [-1]])
+def test_pinned_capture_sizes_are_batches(sizes: list[int]) -> None:
+    """What no batch can be is refused where it was written."""
+    pin = EngineConfig(cudagraph_capture_sizes=sizes)
+    request = TuningRequest(
+        model=ModelRef(id="Qwen/Qwen3-8B"),
+        hardware=Hardware(gpu="L4"),
+        constraints=Constraints(pin=pin),
+    )
+
+    with pytest.raises(InvalidRequest) as refused:
+        recommend(request)
+
+    assert refused.value.pointer == "/constraints/pin/cudagraph_capture_sizes"
