@@ -40,3 +40,12 @@ def test_the_wheel_holds_three_packages_with_their_data(wheel: zipfile.ZipFile) 
     ).stdout.split()
     assert tracked
     assert set(tracked) <= set(names)
+
+
+def test_the_wheel_holds_the_page_and_not_its_sources(wheel: zipfile.ZipFile) -> None:
+    """The built page travels in the wheel; what it was built from and with stays outside."""
+    names = wheel.namelist()
+    built = {path.name for path in (ROOT / "service/portal/static").iterdir()}
+
+    assert {f"service/portal/static/{name}" for name in built} <= set(names)
+    assert not [name for name in names if name.startswith("service/portal/web")]

@@ -39,12 +39,12 @@ export function MemoryBar({ memory, name, legend = true }: { memory: Memory; nam
         <span class="limit" style={{ left: `${scale(memory.requested_gib)}%` }} title={`vLLM's share: ${gib(memory.requested_gib)}`} />
         {!fits && <span class="limit total" style={{ left: `${scale(memory.total_gib)}%` }} />}
       </div>
-      {legend && <MemoryLegend memory={memory} />}
+      {legend && <MemoryLegend memory={memory} fits={fits} />}
     </figure>
   );
 }
 
-export function MemoryLegend({ memory }: { memory: Memory }) {
+function MemoryLegend({ memory, fits }: { memory: Memory; fits: boolean }) {
   return (
     <ul class="legend">
       {SEGMENTS.map(([key, label, kind]) => (
@@ -57,6 +57,12 @@ export function MemoryLegend({ memory }: { memory: Memory }) {
         <span class="swatch limit" aria-hidden="true" />
         vLLM's share <b>{gib(memory.requested_gib)}</b>
       </li>
+      {!fits && (
+        <li>
+          <span class="swatch limit total" aria-hidden="true" />
+          end of the GPU <b>{gib(memory.total_gib)}</b>
+        </li>
+      )}
     </ul>
   );
 }
@@ -88,8 +94,8 @@ export function LatencyChart({ metric, performance, other, outcomes }: LatencyPr
   }));
   const limits = rows.map((row) => (row.outcome?.target["limit_ms"] as number) ?? 0);
   const shown = Math.max(...rows.map((row) => Math.min(row.band?.[1] ?? row.at, 3 * row.at)), ...limits.map((limit) => limit * 1.05));
-  const scale = scaleLinear([0, shown], [0, 100]).nice(4).clamp(true);
-  const ticks = scale.ticks(4);
+  const scale = scaleLinear([0, shown], [0, 100]).nice(3).clamp(true);
+  const ticks = scale.ticks(3);
   return (
     <figure class="latency">
       <figcaption>{METRICS[metric]}</figcaption>
@@ -171,8 +177,10 @@ export function PointPlot(props: {
   yLabel: string;
 }) {
   const [frame, width] = useWidth<HTMLDivElement>();
-  const xs = props.points.map((point) => point.x);
-  const ys = props.points.map((point) => point.y);
+  const within = props.points.filter((point) => point.kind !== "misses");
+  const framed = within.length > 1 ? within : props.points;
+  const xs = framed.map((point) => point.x);
+  const ys = framed.map((point) => point.y);
   const x = axis(xs).range([PAD.left, Math.max(PAD.left + 1, width - PAD.right)]);
   const y = axis(ys).range([HEIGHT - PAD.bottom, PAD.top]);
   const front = props.points
@@ -207,14 +215,14 @@ export function PointPlot(props: {
             ↑ {props.yLabel}
           </text>
           {front.length > 1 && (
-            <polyline class="front" points={front.map((point) => `${x(point.x)},${y(point.y)}`).join(" ")} />
+            <polyline class="front-line" points={front.map((point) => `${x(point.x)},${y(point.y)}`).join(" ")} />
           )}
           {drawn.map((point) => (
             <g
               key={point.id}
               class={`point ${point.kind}`}
               role="button"
-              tabIndex={0}
+              tabindex={0}
               aria-pressed={point.id === props.selected}
               aria-label={`${point.label}: ${figure(point.y)} ${props.yLabel}, ${duration(point.x)} ${props.xLabel}`}
               transform={`translate(${x(point.x)},${y(point.y)})`}
@@ -236,13 +244,16 @@ export function PointPlot(props: {
   );
 }
 
-/** A linear axis from the lowest to the highest value with some air; logarithmic over a decade. */
+/**
+ * A linear axis from the lowest to the highest value with some air; logarithmic over a decade.
+ * What lies outside (a hopeless layout) is drawn at the edge.
+ */
 function axis(values: number[]) {
   const low = Math.min(...values);
   const high = Math.max(...values);
-  if (low > 0 && high / low > 12) return scaleLog([low / 1.4, high * 1.4], [0, 1]);
+  if (low > 0 && high / low > 12) return scaleLog([low / 1.4, high * 1.4], [0, 1]).clamp(true);
   const air = (high - low || high || 1) * 0.15;
-  return scaleLinear([Math.max(0, low - air), high + air], [0, 1]);
+  return scaleLinear([Math.max(0, low - air), high + air], [0, 1]).clamp(true);
 }
 
 function ticksOf(scale: ReturnType<typeof axis>, wanted: number): number[] {

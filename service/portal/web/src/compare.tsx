@@ -31,14 +31,14 @@ function Column({ record, name }: { record: Recommendation; name: string }) {
 
 type Line = [string, string, string];
 
-function Lines({ lines, title, note }: { lines: Line[]; title: string; note?: string }) {
+function Lines({ lines, title, first }: { lines: Line[]; title: string; first: string }) {
   return (
-    <Card title={title} class="wide" note={note}>
-      <div class="scroll" tabIndex={0} role="region" aria-label={title}>
+    <Card title={title}>
+      <div class="scroll" tabIndex={0} role="group" aria-label={title}>
         <table>
           <thead>
             <tr>
-              <th scope="col">{title}</th>
+              <th scope="col">{first}</th>
               <th scope="col">A</th>
               <th scope="col">B</th>
             </tr>
@@ -93,12 +93,14 @@ export function ComparePage({ first, second }: { first: string; second: string }
   if (loaded.error)
     return (
       <div class="page">
+        <h1>Compare</h1>
         <Failure error={loaded.error} again={loaded.reload} />
       </div>
     );
   if (!loaded.value)
     return (
       <div class="page">
+        <h1>Compare</h1>
         <Waiting what="Loading both" />
       </div>
     );
@@ -109,15 +111,15 @@ export function ComparePage({ first, second }: { first: string; second: string }
       <div class="cards">
         <Column record={a} name="A" />
         <Column record={b} name="B" />
-        <Lines title="Settings" lines={settings(a, b)} />
-        <Card title="Figures of one copy" class="wide">
+        <Lines title="Settings" first="Setting" lines={settings(a, b)} />
+        <Lines title="Questions" first="Part" lines={pair(questionOf(a), questionOf(b))} />
+        <Card title="Figures of one copy">
           <FigureTable columns={[["A", a.estimate], ["B", b.estimate]]} />
         </Card>
-        <Card title="Memory of one GPU" class="wide">
+        <Card title="Memory of one GPU">
           {a.estimate.memory && <MemoryBar memory={a.estimate.memory} name="A" />}
           {b.estimate.memory && <MemoryBar memory={b.estimate.memory} name="B" />}
         </Card>
-        <Lines title="Question" lines={pair(questionOf(a), questionOf(b))} />
       </div>
     </div>
   );

@@ -169,7 +169,7 @@ function loadFields(item: Arrivals | undefined): Pick<Draft, "loadKind" | "load"
     case undefined:
       return { loadKind: "unknown", load: "" };
     case "poisson":
-      return { loadKind: "rate", load: text(item["requests_per_s"]) };
+      return { loadKind: "rate", load: text(Number((item["requests_per_s"] as number).toPrecision(6))) };
     case "closed_loop":
       return { loadKind: "concurrency", load: text(item["max_concurrency"]) };
     case "batch":

@@ -7,7 +7,7 @@ import { type Draft, EMPTY, fromRequest, type LoadKind, toRequest } from "./draf
 import { arrivals, gib, lengths, METRICS, target } from "./format";
 import { useLoaded } from "./hooks";
 import { Copy, Failure } from "./parts";
-import type { LatencyName, PresetDescription, Target } from "./types";
+import type { LatencyName, PresetDescription, Recommendation, Target, Understood } from "./types";
 
 type Change = (fields: Partial<Draft>) => void;
 
@@ -585,7 +585,17 @@ const EXAMPLES: [string, Partial<Draft>][] = [
   ["gpt-oss 120B, 8 H100, reasoning", { model: "openai/gpt-oss-120b", gpu: "H100-SXM5-80GB", gpusPerNode: "8", preset: "reasoning" }],
 ];
 
-export function FormPage({ from }: { from: string | null }) {
+/** Returns the request of a record, or the nearest one that can be met when that is wanted. */
+function askedBy(record: Recommendation, nearest: boolean): Understood {
+  if (!nearest || !record.nearest) return record.request;
+  return {
+    ...record.request,
+    hardware: record.nearest.hardware ?? record.request.hardware,
+    slo: record.nearest.slo ?? record.request.slo,
+  };
+}
+
+export function FormPage({ from, nearest }: { from: string | null; nearest: boolean }) {
   const presets = useLoaded(listPresets, "presets");
   const [draft, setDraft] = useState<Draft>(EMPTY);
   const [error, setError] = useState<Error | null>(null);
@@ -597,7 +607,7 @@ export function FormPage({ from }: { from: string | null }) {
     document.title = "Tune a model · Setpoint";
     if (!from) return;
     Promise.all([getRecommendation(from), listPresets()]).then(
-      ([record, known]) => setDraft(fromRequest(record.request, record.labels, known)),
+      ([record, known]) => setDraft(fromRequest(askedBy(record, nearest), record.labels, known)),
       setError,
     );
   }, [from]);

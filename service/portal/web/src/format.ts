@@ -27,7 +27,9 @@ export function duration(ms: number | null | undefined): string {
 }
 
 export function gib(value: number | null | undefined): string {
-  return value == null ? NONE : `${value.toFixed(value >= 100 ? 0 : value < 1 ? 2 : 1)} GiB`;
+  if (value == null) return NONE;
+  if (value === 0) return "0 GiB";
+  return `${value.toFixed(value >= 100 ? 0 : value < 1 ? 2 : 1)} GiB`;
 }
 
 export function percent(value: number): string {
@@ -50,7 +52,7 @@ export function value(setting: Json | undefined): string {
   if (setting == null) return "vLLM decides";
   if (typeof setting === "boolean") return setting ? "on" : "off";
   if (typeof setting === "object") return JSON.stringify(setting);
-  return typeof setting === "number" && Number.isInteger(setting) ? String(setting) : String(setting);
+  return String(setting);
 }
 
 export const METRICS: Record<string, string> = {

@@ -135,7 +135,7 @@ function Header({ section }: { section: string }) {
 function View({ path, query }: Route) {
   switch (path[0]) {
     case "":
-      return <FormPage key={query.get("from") ?? ""} from={query.get("from")} />;
+      return <FormPage key={query.toString()} from={query.get("from")} nearest={query.has("nearest")} />;
     case "r":
       return <ResultPage key={path[1]} id={path[1] ?? ""} tab={path[2] ?? "overview"} />;
     case "history":

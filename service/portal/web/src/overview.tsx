@@ -13,7 +13,7 @@ function MemoryCard({ record }: { record: Recommendation }) {
   const band = memory.band["kv_cache_tokens"];
   return (
     <Card title="Memory of one GPU" note="The rank that limits. The mark is the share that vLLM may use.">
-      <MemoryBar memory={memory} name="Recommended" />
+      <MemoryBar memory={memory} name={record.estimate.fits ? "Recommended" : "The closest settings"} />
       {record.baseline.memory && <MemoryBar memory={record.baseline.memory} name="vLLM's defaults" legend={false} />}
       {memory.kv_cache_tokens > 0 && (
         <dl class="facts">
@@ -107,6 +107,12 @@ function LatencyCard({ record }: { record: Recommendation }) {
   );
 }
 
+interface OverviewProps {
+  record: Recommendation;
+  /** Opens the what-ifs with these settings. */
+  onTry: (config: Config) => void;
+}
+
 interface Choice {
   point: Point;
   headline: string;
@@ -174,7 +180,7 @@ function choicesFromAlternatives(record: Recommendation): Choice[] {
   ];
 }
 
-function TradeOffs({ record }: { record: Recommendation }) {
+function TradeOffs({ record, onTry }: OverviewProps) {
   const compared = record.compared ?? [];
   const choices = compared.length
     ? choicesFromCompared(compared, record.alternatives)
@@ -204,7 +210,16 @@ function TradeOffs({ record }: { record: Recommendation }) {
               </div>
             ))}
           </dl>
-          {shown.point.kind !== "chosen" && <Differences mine={record.config} other={shown.config} />}
+          {shown.point.kind !== "chosen" && (
+            <>
+              <Differences mine={record.config} other={shown.config} />
+              <div class="row">
+                <button type="button" class="button small" onClick={() => onTry(shown.config)}>
+                  Try it in What if
+                </button>
+              </div>
+            </>
+          )}
         </div>
       </div>
       <p class="note key">
@@ -276,7 +291,7 @@ export const FIGURES: Row[] = [
 
 export function FigureTable(props: { columns: [string, Estimate][] }) {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Figures side by side">
+    <div class="scroll" tabIndex={0} role="group" aria-label="Figures side by side">
       <table>
         <thead>
           <tr>
@@ -334,21 +349,26 @@ function Understood({ record }: { record: Recommendation }) {
   );
 }
 
-export function OverviewTab({ record }: { record: Recommendation }) {
+export function OverviewTab({ record, onTry }: OverviewProps) {
+  const hasFigures = record.estimate.performance !== null;
   return (
     <div class="cards">
       <LatencyCard record={record} />
-      <MemoryCard record={record} />
-      <Understood record={record} />
-      <TradeOffs record={record} />
+      <div class="stack">
+        <MemoryCard record={record} />
+        {hasFigures && <Understood record={record} />}
+      </div>
+      {hasFigures ? (
+        <Card title="Recommended against vLLM's defaults" note="The same load on one copy of each.">
+          <FigureTable columns={[["Recommended", record.estimate], ["vLLM's defaults", record.baseline]]} />
+        </Card>
+      ) : (
+        <Understood record={record} />
+      )}
+      <TradeOffs record={record} onTry={onTry} />
       {record.findings.length > 0 && (
         <Card title={`Findings (${record.findings.length})`} class="wide">
           <Findings findings={record.findings} />
-        </Card>
-      )}
-      {record.estimate.performance && (
-        <Card title="Recommended against vLLM's defaults" class="wide" note="The same load on one copy of each.">
-          <FigureTable columns={[["Recommended", record.estimate], ["vLLM's defaults", record.baseline]]} />
         </Card>
       )}
       <p class="provenance faint">

@@ -12,7 +12,7 @@ export function Pill({ tone, children }: { tone: Tone; children: ComponentChildr
 }
 
 export function Card(props: {
-  title?: string;
+  title: string;
   note?: ComponentChildren;
   actions?: ComponentChildren;
   class?: string;
@@ -20,13 +20,11 @@ export function Card(props: {
 }) {
   const id = useUniqueId("card");
   return (
-    <section class={`card ${props.class ?? ""}`} aria-labelledby={props.title ? id : undefined}>
-      {props.title && (
-        <header class="card-head">
-          <h2 id={id}>{props.title}</h2>
-          {props.actions}
-        </header>
-      )}
+    <section class={`card ${props.class ?? ""}`} aria-labelledby={id}>
+      <header class="card-head">
+        <h2 id={id}>{props.title}</h2>
+        {props.actions}
+      </header>
       {props.note && <p class="note">{props.note}</p>}
       {props.children}
     </section>

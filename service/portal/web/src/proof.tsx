@@ -194,7 +194,7 @@ type Row = [string, string, string, number | undefined];
 function Against({ rows, label }: { rows: Row[]; label: string }) {
   if (!rows.length) return null;
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+    <div class="scroll" tabIndex={0} role="group" aria-label={label}>
       <table>
         <thead>
           <tr>
@@ -307,7 +307,7 @@ function ComparisonView({ comparison }: { comparison: NonNullable<Validation["co
   return (
     <section>
       <h3>Against vLLM's defaults, {comparison.starts_each} starts of each</h3>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Measured against the defaults">
+      <div class="scroll" tabIndex={0} role="group" aria-label="Measured against the defaults">
         <table>
           <thead>
             <tr>

@@ -119,6 +119,13 @@ function Obstacle({ record }: { record: Recommendation }) {
           <strong>Nearest way that works: {record.nearest.change}</strong>
           <p>{record.nearest.detail}</p>
           {record.nearest.config && <ConfigList config={record.nearest.config} />}
+          {(record.nearest.hardware || record.nearest.slo) && (
+            <p class="row">
+              <a class="button small" href={`#/?from=${record.id}&nearest`}>
+                Ask for that instead
+              </a>
+            </p>
+          )}
         </div>
       )}
     </section>
@@ -172,12 +179,20 @@ const TABS = [
   { id: "watch", label: "Watch" },
 ];
 
-function Panel({ tab, record, reload }: { tab: string; record: Recommendation; reload: () => void }) {
+interface PanelProps {
+  tab: string;
+  record: Recommendation;
+  reload: () => void;
+  tried: Config | null;
+  onTry: (config: Config) => void;
+}
+
+function Panel({ tab, record, reload, tried, onTry }: PanelProps) {
   switch (tab) {
     case "settings":
       return <SettingsTab record={record} />;
     case "what-if":
-      return <WhatIfTab record={record} />;
+      return <WhatIfTab record={record} start={tried ?? record.config} />;
     case "files":
       return <FilesTab record={record} />;
     case "proof":
@@ -185,13 +200,14 @@ function Panel({ tab, record, reload }: { tab: string; record: Recommendation; r
     case "watch":
       return <WatchTab record={record} />;
     default:
-      return <OverviewTab record={record} />;
+      return <OverviewTab record={record} onTry={onTry} />;
   }
 }
 
 export function ResultPage({ id, tab }: { id: string; tab: string }) {
   const loaded = useLoaded(() => getRecommendation(id), id);
   const [shown, setShown] = useState(tab);
+  const [tried, setTried] = useState<Config | null>(null);
   useEffect(() => setShown(tab), [tab]);
   const record = loaded.value;
   useEffect(() => {
@@ -200,13 +216,15 @@ export function ResultPage({ id, tab }: { id: string; tab: string }) {
   if (loaded.error)
     return (
       <div class="page">
+        <h1>Recommendation</h1>
         <Failure error={loaded.error} again={loaded.reload} />
       </div>
     );
   if (!record)
     return (
       <div class="page">
-        <Waiting what="Loading the recommendation" />
+        <h1>Recommendation</h1>
+        <Waiting what="Loading it" />
       </div>
     );
   const select = (next: string) => {
@@ -220,7 +238,16 @@ export function ResultPage({ id, tab }: { id: string; tab: string }) {
       {record.estimate.performance && <Kpis record={record} />}
       {record.estimate.fits && <Launch record={record} />}
       <Tabs label="Parts of the answer" tabs={TABS} selected={shown} onSelect={select}>
-        <Panel tab={shown} record={record} reload={loaded.reload} />
+        <Panel
+          tab={shown}
+          record={record}
+          reload={loaded.reload}
+          tried={tried}
+          onTry={(config) => {
+            setTried(config);
+            select("what-if");
+          }}
+        />
       </Tabs>
     </div>
   );

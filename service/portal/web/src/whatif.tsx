@@ -1,5 +1,5 @@
 // Sliders over the recommended settings; every move asks POST /estimates.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { estimate as ask } from "./api";
 import { MemoryBar, VERDICTS } from "./charts";
 import { arrivals, count, duration, figure, METRICS, quantile } from "./format";
@@ -111,35 +111,30 @@ interface Moves {
   load: Arrivals | undefined;
 }
 
-function useEstimate(record: Recommendation, moves: Moves) {
-  const [state, setState] = useState<{
-    value: Estimate;
-    /** The recommended settings as the service predicts them today. */
-    reference: Estimate;
-    error: Error | null;
-    busy: boolean;
-  }>({ value: record.estimate, reference: record.estimate, error: null, busy: false });
-  const isFirst = useRef(true);
-  const rested = useRested(moves, 120);
+function question(record: Recommendation, moves: Moves) {
   const { model, hardware, workload, slo, engine } = record.request;
+  return {
+    model,
+    hardware,
+    engine: { version: engine.version, config: moves.config },
+    workload: { ...workload, arrivals: moves.load } satisfies Workload,
+    slo: { targets: slo.targets, max_preemptions_per_request: slo.max_preemptions_per_request } satisfies Slo,
+  };
+}
+
+/** Asks again whenever the moves have rested; a late answer to an earlier question is dropped. */
+function useEstimate(record: Recommendation, moves: Moves) {
+  const [state, setState] = useState<{ value: Estimate; error: Error | null; busy: boolean }>({
+    value: record.estimate,
+    error: null,
+    busy: false,
+  });
+  const rested = useRested(moves, 120);
   useEffect(() => {
     const asked = new AbortController();
     setState((before) => ({ ...before, busy: true }));
-    ask(
-      {
-        model,
-        hardware,
-        engine: { version: engine.version, config: rested.config },
-        workload: { ...workload, arrivals: rested.load } satisfies Workload,
-        slo: { targets: slo.targets, max_preemptions_per_request: slo.max_preemptions_per_request } satisfies Slo,
-      },
-      asked.signal,
-    ).then(
-      (value) => {
-        const reference = isFirst.current ? value : undefined;
-        isFirst.current = false;
-        setState((before) => ({ value, reference: reference ?? before.reference, error: null, busy: false }));
-      },
+    ask(question(record, rested), asked.signal).then(
+      (value) => setState({ value, error: null, busy: false }),
       (error: Error) => {
         if (error.name !== "AbortError") setState((before) => ({ ...before, error, busy: false }));
       },
@@ -202,10 +197,11 @@ function Answer({ now, before, busy }: { now: Estimate; before: Estimate; busy: 
   ];
   const old = read(before);
   return (
-    <div class={busy ? "busy" : ""}>
+    <div class="answer" aria-busy={busy}>
       <p class="row" role="status">
         <Pill tone={now.fits ? "good" : "bad"}>{now.fits ? "Starts" : "Does not start"}</Pill>
         {now.performance?.saturated && <Pill tone="bad">Overloaded: the queue grows</Pill>}
+        {busy && <span class="spinner" aria-hidden="true" />}
       </p>
       {now.memory && <MemoryBar memory={now.memory} name="Memory of one GPU" />}
       <Outcomes outcomes={now.slo} />
@@ -228,11 +224,13 @@ function Answer({ now, before, busy }: { now: Estimate; before: Estimate; busy: 
   );
 }
 
-export function WhatIfTab({ record }: { record: Recommendation }) {
+export function WhatIfTab({ record, start }: { record: Recommendation; start: Config }) {
   const base = loadOfOne(record.request.workload.arrivals, record.replicas.count);
   const initial: Moves = { config: record.config, load: base };
-  const [moves, setMoves] = useState(initial);
-  const { value: now, reference, error, busy } = useEstimate(record, moves);
+  const [moves, setMoves] = useState<Moves>({ ...initial, config: start });
+  const { value: now, error, busy } = useEstimate(record, moves);
+  // Predicted anew: the stored answer may come from an earlier version of the service.
+  const { value: reference } = useEstimate(record, initial);
   const set = (name: string, setting: Json | undefined) => {
     const { [name]: _, ...others } = moves.config;
     setMoves({ ...moves, config: setting === undefined ? others : { ...moves.config, [name]: setting } });

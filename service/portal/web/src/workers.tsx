@@ -9,7 +9,7 @@ import type { WorkerNode } from "./types";
 function Node({ node }: { node: WorkerNode }) {
   return (
     <Card title={node.node} actions={<span class="faint">seen {ago(node.heartbeat_at)}</span>}>
-      <div class="scroll" tabIndex={0} role="region" aria-label={`Devices of ${node.node}`}>
+      <div class="scroll" tabIndex={0} role="group" aria-label={`Devices of ${node.node}`}>
         <table>
           <thead>
             <tr>
