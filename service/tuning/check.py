@@ -14,6 +14,7 @@ from api_schemas.explanation import Finding
 from service.tuning.engine.versions import NEWEST, parse_version
 from service.tuning.errors import InvalidRequest, UnknownEngineVersion
 from service.tuning.hardware.catalogue import resolve_hardware
+from service.tuning.lint.estimating import Judging
 from service.tuning.lint.findings import (
     fingerprints,
     gate_finding,
@@ -21,8 +22,9 @@ from service.tuning.lint.findings import (
     locate,
     remark_finding,
 )
+from service.tuning.lint.fixing import fixed_file
 from service.tuning.lint.found import Reading
-from service.tuning.lint.judge import Judged, Judging, judge_engine
+from service.tuning.lint.judge import Judged, judge_engine
 from service.tuning.lint.limits import Unreadable
 from service.tuning.lint.model_memory import remembering
 from service.tuning.lint.reading import read_command, read_file
@@ -55,13 +57,19 @@ def check(
     judging = _judging(request, resolve_model)
     judged: list[Judged] = []
     findings: list[Finding] = []
+    fixed: list[CheckFile] = []
     for file, reading in _readings(request, findings):
         findings += [remark_finding(remark, file) for remark in reading.remarks]
-        judged += [judge_engine(e, file=file, judging=judging) for e in reading.engines]
+        ours = [judge_engine(e, file=file, judging=judging) for e in reading.engines]
+        judged += ours
+        if request.fix and request.files is not None:
+            releases = [one.version for one in ours]
+            corrected = fixed_file(file, list(zip(reading.engines, releases, strict=True)))
+            fixed += [] if corrected is None else [corrected]
     if not judged:
         findings.append(_nothing_found(request))
     findings += [finding for one in judged for finding in one.findings]
-    return _report(request, in_order(findings), judged, today=today)
+    return _report(request, in_order(findings), judged, fixed=fixed, today=today)
 
 
 def _judging(request: CheckRequest, resolve_model: ModelResolver) -> Judging:
@@ -135,11 +143,20 @@ def _nothing_found(request: CheckRequest) -> Finding:
 
 
 def _report(
-    request: CheckRequest, findings: list[Finding], judged: Sequence[Judged], *, today: str
+    request: CheckRequest,
+    findings: list[Finding],
+    judged: Sequence[Judged],
+    *,
+    fixed: list[CheckFile],
+    today: str,
 ) -> CheckReport:
     policy = request.policy or Policy()
     decided = judge_policy(
-        policy, findings, evidence=[_evidence(one) for one in judged], today=today
+        policy,
+        findings,
+        evidence=[_evidence(one) for one in judged],
+        today=today,
+        baseline=request.baseline,
     )
     kept = in_order(decided.findings)
     version = judged[0].version if judged else NEWEST
@@ -154,7 +171,7 @@ def _report(
         counts=_counts(kept, waived=len(decided.waived)),
         engines=[one.checked for one in judged],
         estimate=_first_estimate(judged),
-        fixed_files=[],
+        fixed_files=fixed,
         provenance=provenance(version),
     )
 

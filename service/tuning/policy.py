@@ -5,10 +5,11 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from api_schemas.check import Policy, Verdict, WaivedFinding, Waiver
+from api_schemas.check import Baseline, Policy, Verdict, WaivedFinding, Waiver
 from api_schemas.estimate import Estimate
 from api_schemas.explanation import Confidence, Finding
-from service.tuning.lint.findings import gate_finding
+from service.tuning.baseline import worse_than
+from service.tuning.lint.findings import fingerprints, gate_finding, in_order
 
 _CONFIDENCE: dict[Confidence, int] = {"low": 0, "medium": 1, "high": 2}
 _UNSURE = frozenset({"CAP004", "CAP011", "CAP012", "VER007"})
@@ -39,20 +40,29 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_policy(
-    policy: Policy, findings: Sequence[Finding], *, evidence: Sequence[Evidence], today: str
+    policy: Policy,
+    findings: Sequence[Finding],
+    *,
+    evidence: Sequence[Evidence],
+    today: str,
+    baseline: Baseline | None = None,
 ) -> Decision:
-    """Return the verdict on all findings and evidence; `today` is a day as YYYY-MM-DD."""
+    """Return the verdict on all findings and evidence; `today` is a day as YYYY-MM-DD.
+
+    With a baseline, findings that it already had do not fail; figures that became worse do.
+    """
     ended = [_ended(waiver) for waiver in policy.waivers if waiver.until < today]
     standing = [waiver for waiver in policy.waivers if waiver.until >= today]
     kept: list[Finding] = [*ended]
     waived: list[WaivedFinding] = []
-    for finding in (*findings, *_ceilings(policy, evidence)):
+    for finding in (*findings, *_ceilings(policy, evidence), *_worse(baseline, evidence)):
         waiver = next((w for w in standing if _covers(w, finding)), None)
         if waiver is None:
             kept.append(finding)
         else:
             waived.append(_waived(finding, waiver))
-    failing = [finding for finding in kept if _fails(finding, policy)]
+    new = _new_findings(in_order(kept), baseline)
+    failing = [finding for finding in new if _fails(finding, policy)]
     gaps = [*_gaps(policy, kept, evidence)]
     verdict: Verdict = "fail" if failing else "inconclusive" if gaps else "pass"
     reasons = [f"{finding.rule}: {finding.message}" for finding in failing] or gaps
@@ -66,6 +76,20 @@ def confidence_of(estimate: Estimate) -> Confidence:
     if estimate.basis == "measured":
         return "high"
     return "low" if any(f.rule in _UNSURE for f in estimate.findings) else "medium"
+
+
+def _worse(baseline: Baseline | None, evidence: Sequence[Evidence]) -> Iterator[Finding]:
+    if baseline is None:
+        return
+    for one in evidence:
+        yield from worse_than(baseline, title=one.title, estimate=one.estimate)
+
+
+def _new_findings(findings: list[Finding], baseline: Baseline | None) -> list[Finding]:
+    """Return the findings that the baseline did not have."""
+    known = frozenset(baseline.fingerprints) if baseline is not None else frozenset()
+    marked = zip(findings, fingerprints(findings), strict=True)
+    return [finding for finding, mark in marked if mark not in known]
 
 
 def _fails(finding: Finding, policy: Policy) -> bool:

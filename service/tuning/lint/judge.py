@@ -5,15 +5,14 @@ from typing import Literal
 import msgspec
 
 from api_schemas.check import CheckedEngine, CheckRequest
-from api_schemas.engine import Engine, EngineConfig
-from api_schemas.estimate import Estimate, EstimateRequest
+from api_schemas.estimate import Estimate
 from api_schemas.explanation import Finding
 from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
-from api_schemas.slo import Slo, TargetOutcome
 from service.tuning.engine.versions import NEWEST, EngineVersion, parse_version
 from service.tuning.errors import TuningError
 from service.tuning.hardware.catalogue import resolve_hardware
+from service.tuning.lint.estimating import Judging, Subject, judge_settings
 from service.tuning.lint.figures import figures_of
 from service.tuning.lint.findings import (
     gate_finding,
@@ -26,21 +25,12 @@ from service.tuning.lint.found import FoundEngine
 from service.tuning.lint.interpret import Interpreted, interpret
 from service.tuning.lint.surroundings import local_ranks, surroundings
 from service.tuning.lint.text import SourceFile
+from service.tuning.lint.upgrade import Step, changed_defaults, settled, with_history
 from service.tuning.models.spec import ModelSpec
-from service.tuning.rules import check_rules
-from service.tuning.rules.base import RuleContext
-from service.tuning.situation import ModelResolver
 
 _ENV_RULES = "ENV"
 _REFUSED_VALUE = "boolean-takes-no-value"
 """With it the setting never takes effect, so its effects are no findings."""
-
-
-class Judging(msgspec.Struct, frozen=True, kw_only=True):
-    """What all engines of a request are judged by."""
-
-    request: CheckRequest
-    resolve_model: ModelResolver
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,39 +59,75 @@ def judge_engine(engine: FoundEngine, *, file: SourceFile, judging: Judging) -> 
     model = request.model or _model_ref(read)
     spec, unknown = _resolve(model, judging, engine, file)
     hardware = None if spec is None or read.unresolved else _hardware(request, read, engine)
-    findings, estimate = _judge(
-        read,
-        request=request,
-        release=release,
-        model=model,
-        spec=spec,
-        hardware=hardware,
-        judging=judging,
-    )
-    if engine.form == "env":
-        findings = [finding for finding in findings if finding.rule.startswith(_ENV_RULES)]
-    refused = {p.problem.setting for p in read.problems if p.problem.code == _REFUSED_VALUE}
-    findings = [f for f in findings if f.severity == "error" or f.setting not in refused]
-    by_rules = placed(findings, read, file=file, otherwise=engine.span)
-    own = (
-        []
-        if engine.form == "env"
-        else [
-            *problem_findings(read.problems, by_rules=by_rules, version=release.version, file=file),
-            *(remark_finding(remark, file) for remark in read.remarks),
-            *(remark_finding(remark, file) for remark in surroundings(engine, read)),
-            *([unknown] if unknown else []),
-            *([release.finding] if release.finding else []),
-        ]
-    )
+    subject = Subject(model=model, spec=spec, hardware=hardware)
+    by_rules, estimate = judge_settings(read, subject, release.version, judging)
+    findings = _all_findings(engine, read, by_rules, version=release.version, file=file)
+    if request.from_version is not None and engine.form != "env":
+        findings = _with_upgrade(
+            engine, findings, subject=subject, release=release, judging=judging, file=file
+        )
+    extra = [finding for finding in (unknown, release.finding) if finding is not None]
     return Judged(
         checked=_checked(engine, read, release, model=model, estimate=estimate, file=file),
         version=release.version,
-        findings=[*by_rules, *own],
+        findings=[*findings, *extra],
         estimate=estimate,
         gpus=local_ranks(read),
         missing=_missing(request, read, spec=spec, estimate=estimate),
     )
+
+
+def _all_findings(
+    engine: FoundEngine,
+    read: Interpreted,
+    by_rules: list[Finding],
+    *,
+    version: EngineVersion,
+    file: SourceFile,
+) -> list[Finding]:
+    """Return the findings of rules, grammar and readers with their places."""
+    if engine.form == "env":
+        alone = [finding for finding in by_rules if finding.rule.startswith(_ENV_RULES)]
+        return placed(alone, read, file=file, otherwise=engine.span)
+    refused = {p.problem.setting for p in read.problems if p.problem.code == _REFUSED_VALUE}
+    kept = [f for f in by_rules if f.severity == "error" or f.setting not in refused]
+    with_places = placed(kept, read, file=file, otherwise=engine.span)
+    return [
+        *with_places,
+        *problem_findings(read.problems, by_rules=with_places, version=version, file=file),
+        *(remark_finding(remark, file) for remark in read.remarks),
+        *(remark_finding(remark, file) for remark in surroundings(engine, read)),
+    ]
+
+
+def _with_upgrade(
+    engine: FoundEngine,
+    findings: list[Finding],
+    *,
+    subject: Subject,
+    release: _Release,
+    judging: Judging,
+    file: SourceFile,
+) -> list[Finding]:
+    """Return the findings with what differs from the release that runs today."""
+    old = parse_version(judging.request.from_version)
+    read = interpret(engine, old)
+    by_rules, _ = judge_settings(read, subject, old, judging, with_load=False)
+    before = _all_findings(engine, read, by_rules, version=old, file=file)
+    node = None if subject.hardware is None else resolve_hardware(subject.hardware)[0]
+    step = Step(
+        old=old,
+        new=release.version,
+        given=interpret(engine, release.version).config,
+        spec=subject.spec,
+        node=node,
+        location=locate(file, engine.span),
+    )
+    return [
+        *with_history(findings, before, step),
+        *settled(findings, before, step),
+        *changed_defaults(step),
+    ]
 
 
 def _release(engine: FoundEngine, request: CheckRequest, file: SourceFile) -> _Release:
@@ -171,92 +197,6 @@ def _hardware(request: CheckRequest, read: Interpreted, engine: FoundEngine) -> 
     except TuningError:
         return hardware
     return widened
-
-
-def _judge(
-    read: Interpreted,
-    *,
-    request: CheckRequest,
-    release: _Release,
-    model: ModelRef | None,
-    spec: ModelSpec | None,
-    hardware: Hardware | None,
-    judging: Judging,
-) -> tuple[list[Finding], Estimate | None]:
-    """Return findings of rules, with the estimate's where model and hardware are known."""
-    given = request.engine.env if request.engine is not None and request.engine.env else {}
-    env = {**given, **read.env}
-    config = _with_stated(read.config, request)
-    if model is None or spec is None or hardware is None:
-        context = RuleContext(
-            version=release.version,
-            given=config,
-            effective=config,
-            spec=spec,
-            workload=request.workload,
-            slo=request.slo,
-            env=env,
-        )
-        return check_rules(context), None
-    asked = EstimateRequest(
-        model=model,
-        hardware=hardware,
-        engine=Engine(version=release.version.text, config=config, env=env),
-        workload=request.workload,
-        slo=_slo(request),
-    )
-    # The simulation compiles code when it is imported: checks without hardware need none of it.
-    from service.tuning.estimate import estimate  # noqa: PLC0415
-
-    answer = estimate(asked, resolve_model=judging.resolve_model)
-    return [*answer.findings, *_missed(answer)], answer
-
-
-def _with_stated(config: EngineConfig, request: CheckRequest) -> EngineConfig:
-    """Return the file's settings over those that the request states for all."""
-    stated = request.engine.config if request.engine is not None else None
-    if stated is None:
-        return config
-    return msgspec.convert(
-        {**msgspec.to_builtins(stated), **msgspec.to_builtins(config)}, EngineConfig
-    )
-
-
-def _slo(request: CheckRequest) -> Slo | None:
-    """Return the targets of request and policy together."""
-    policy = request.policy
-    if policy is None or (not policy.targets and policy.max_preemptions_per_request is None):
-        return request.slo
-    slo = request.slo or Slo()
-    limit = policy.max_preemptions_per_request
-    return msgspec.structs.replace(
-        slo,
-        targets=[*slo.targets, *(t for t in policy.targets if t not in slo.targets)],
-        max_preemptions_per_request=slo.max_preemptions_per_request if limit is None else limit,
-    )
-
-
-def _missed(answer: Estimate) -> list[Finding]:
-    return [_outcome_finding(outcome) for outcome in answer.slo if outcome.verdict != "met"]
-
-
-def _outcome_finding(outcome: TargetOutcome) -> Finding:
-    target = outcome.target
-    name = str(target["metric"])
-    if outcome.predicted_ms is not None:
-        what = f"{name} p{target['percentile']}".replace("pmean", "mean")
-        text = f"{what} is predicted at {outcome.predicted_ms:g} ms, the limit is"
-        text += f" {target['limit_ms']:g} ms."
-    else:
-        text = f"{name} is predicted at {outcome.predicted:g}, the limit is {target['limit']:g}."
-    is_missed = outcome.verdict == "missed"
-    return gate_finding(
-        "SLO001" if is_missed else "SLO002",
-        text if is_missed else f"{text} The band holds both sides.",
-        suggestion="Ask for settings that meet it: setpoint recommend with the same model,"
-        " hardware, workload and targets.",
-        setting=name,
-    )
 
 
 def _checked(

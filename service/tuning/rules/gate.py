@@ -240,23 +240,16 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "UPG001",
-        "error",
-        "Works before the upgrade, refused after",
-        "The newer release no longer takes the setting or its value.",
-        vllm("engine/arg_utils.py of 62 releases, 0.2.7 to 0.33.0"),
-    ),
-    _rule(
-        "UPG002",
         "warning",
         "A default changes with the upgrade",
         "The setting is left to vLLM, and the newer release chooses otherwise.",
         vllm("config and engine/arg_utils.py of both releases"),
     ),
     _rule(
-        "UPG003",
+        "UPG002",
         "note",
         "Settled by the upgrade",
-        "The older release refuses or ignores it, the newer one does not.",
+        "The older release refuses it, the newer one does not.",
         vllm("engine/arg_utils.py of 62 releases, 0.2.7 to 0.33.0"),
     ),
 )

@@ -2,7 +2,14 @@
 
 import pytest
 
-from api_schemas.check import CheckRequest, Policy, Waiver
+from api_schemas.check import (
+    Baseline,
+    BaselineFigures,
+    CheckReport,
+    CheckRequest,
+    Policy,
+    Waiver,
+)
 from api_schemas.engine import Engine, EngineConfig
 from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
@@ -185,3 +192,56 @@ def test_the_same_request_gives_the_same_bytes() -> None:
     command = "vllm serve m --swap-space 4 --nonsense 1 --seed 1 --seed 2"
 
     assert checked_command(command) == checked_command(command)
+
+
+def _baseline(report: CheckReport) -> Baseline:
+    engines = [BaselineFigures(engine=e.title, figures=e.figures) for e in report.engines]
+    return Baseline(name="main", fingerprints=report.fingerprints, engines=engines)
+
+
+def test_known_findings_do_not_fail_against_a_baseline() -> None:
+    """Only what the baseline did not have fails."""
+    old = checked_command("vllm serve m --swap-space 4")
+    same = checked_command("vllm serve m --swap-space 4", baseline=_baseline(old))
+    worse = checked_command("vllm serve m --swap-space 4 --nonsense 1", baseline=_baseline(old))
+
+    assert (old.verdict, same.verdict, worse.verdict) == ("fail", "pass", "fail")
+    assert worse.reasons[0].startswith("CLI001")
+
+
+def test_a_figure_fails_only_when_its_whole_band_is_worse() -> None:
+    """A much smaller cache fails, one within the band of the prediction does not."""
+    model = "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --gpu-memory-utilization"
+    old = checked_command(f"{model} 0.9", hardware=_H100)
+
+    less = checked_command(f"{model} 0.5", hardware=_H100, baseline=_baseline(old))
+    near = checked_command(f"{model} 0.895", hardware=_H100, baseline=_baseline(old))
+    more = checked_command(f"{model} 0.92", hardware=_H100, baseline=_baseline(old))
+
+    assert found(less, "POL003")
+    assert [report.verdict for report in (less, near, more)] == ["fail", "pass", "pass"]
+
+
+def test_an_upgrade_reports_refusals_settled_mistakes_and_defaults() -> None:
+    """From 0.8.5 to 0.33.0: what is gone, what works now, and which defaults moved."""
+    command = "vllm serve Qwen/Qwen3-8B --swap-space 4 --stream-interval 2 --max-num-seqs 64"
+    to = Engine(version="0.33.0")
+
+    report = checked_command(command, from_version="0.8.5", engine=to)
+    measured = checked_command(command, from_version="0.8.5", engine=to, hardware=_H100)
+
+    assert "vLLM 0.8.5 takes it" in found(report, "VER001")[0].message
+    assert [finding.setting for finding in found(report, "UPG002")] == ["stream_interval"]
+    moved = {finding.setting for finding in found(report, "UPG001")}
+    assert {"gpu_memory_utilization", "async_scheduling"} <= moved
+    assert "max_num_seqs" not in moved
+    exact = {finding.setting: finding for finding in found(measured, "UPG001")}
+    assert exact["gpu_memory_utilization"].suggestion == "To keep it: --gpu-memory-utilization 0.9"
+
+
+def test_an_upgrade_within_the_same_defaults_reports_none() -> None:
+    """Between neighbours with the same defaults nothing is said."""
+    report = checked_command("vllm serve m", from_version="0.30.0", engine=Engine(version="0.31.0"))
+
+    assert not found(report, "UPG001")
+    assert not found(report, "UPG002")
