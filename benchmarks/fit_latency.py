@@ -13,6 +13,7 @@ import json
 import math
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import msgspec
 import numpy as np
 from latency_cases import CASES, METRICS, Case, load_cases, schedule_of
 from numba import njit
+from numpy.typing import NDArray
 
 from service.tuning.errors import TuningError
 from service.tuning.latency import price
@@ -28,6 +30,8 @@ from service.tuning.latency.priors import prior_of
 from service.tuning.performance import predict_performance
 from service.tuning.simulation.kernel import step_shares
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 NOISE = {"tpot_ms": 0.06, "ttft_ms": 0.20, "output_tokens_per_s": 0.07}
 GROUP_WIDTH = {"tpot_ms": 0.07, "ttft_ms": 0.12, "output_tokens_per_s": 0.08}
 STUDENT = 4.0
@@ -41,7 +45,15 @@ DATA = Path(__file__).parent.parent / "service" / "tuning" / "latency" / "data"
 
 
 @njit(cache=True)
-def price_events(prices, events, weights, starts, ends, target_starts, out):
+def price_events(  # noqa: PLR0917 - compiled code takes no keywords
+    prices: Floats,
+    events: Floats,
+    weights: Floats,
+    starts: Ints,
+    ends: Ints,
+    target_starts: Ints,
+    out: Floats,
+) -> None:
     """Fill `out[target, component]` with the weighted seconds of each component."""
     shares = np.zeros(price.NUM_PRICES)
     for case in range(starts.shape[0]):
@@ -115,7 +127,11 @@ class Problem:
                 self.term_uses[number, factor] += 1
         self.prior = np.log([prior_of(n).value for n in names])
         self.width = np.array([NUISANCE_WIDTHS.get(n[:5], prior_of(n).width) for n in names])
-        self.width = np.where(np.array([n[:5] in NUISANCE_WIDTHS for n in names]), self.width, self.width * WIDTH_SCALE)
+        self.width = np.where(
+            np.array([n[:5] in NUISANCE_WIDTHS for n in names]),
+            self.width,
+            self.width * WIDTH_SCALE,
+        )
         self.is_nuisance = np.array([n[:5] in NUISANCE_WIDTHS for n in names])
         self.front_uses = np.zeros((len(self.cases), 3, len(names)))
         for number, case in enumerate(self.cases):
@@ -125,7 +141,7 @@ class Problem:
                     self.front_uses[number, kind, index[factor]] += 1
         self.shape = np.stack([c.prepared.price for c in self.cases])
 
-    def evaluate(self, x, chosen):
+    def evaluate(self, x: Floats, chosen: Floats) -> tuple[Floats, Floats]:
         """Return log predictions and their derivatives for the chosen cases."""
         values = np.exp(self.term_seconds + self.term_uses @ (self.prior + x))
         prices = self.shape.copy()
@@ -152,7 +168,9 @@ class Problem:
         jacobian[self.is_rate] *= -1
         return predicted, jacobian
 
-    def fit(self, start, chosen_cases, rounds=8, tolerance=2e-3):
+    def fit(
+        self, start: Floats, chosen_cases: Floats, rounds: int = 8, tolerance: float = 2e-3
+    ) -> tuple[Floats, Floats, Floats]:
         """Return the coefficients (log over prior) that fit the chosen cases."""
         chosen = chosen_cases[self.target_case]
         x = start.copy()
@@ -172,7 +190,9 @@ class Problem:
                 break
         return x, offsets, predicted
 
-    def _solve(self, x, residual, jacobian, weight, trust):
+    def _solve(
+        self, x: Floats, residual: Floats, jacobian: Floats, weight: Floats, trust: Floats
+    ) -> tuple[Floats, Floats]:
         """One Gauss-Newton step; group offsets are eliminated from the normal equations."""
         number = len(self.group_width)
         diagonal = np.bincount(self.group, weight, number) + trust
@@ -188,7 +208,7 @@ class Problem:
         offsets = (right_group + mixed @ step) / diagonal
         return step, offsets
 
-    def coefficients(self, x, version) -> Coefficients:
+    def coefficients(self, x: Floats, version: str) -> Coefficients:
         """Return the coefficients as the service reads them."""
         values = np.exp(self.prior + x)
         return Coefficients(
@@ -207,14 +227,14 @@ def _nuisances(case: Case) -> tuple[str, str]:
     return f"host~{harness}", f"cli.~{harness}"
 
 
-def _factors(case: Case):
+def _factors(case: Case) -> Iterator[str]:
     work = case.prepared.work
     for term in work.terms:
         yield from term.factors
     yield from (*work.front_end, *work.front_end_token, *work.burst)
 
 
-def fit_all(cases: list[Case], relinearize: int = 3):
+def fit_all(cases: list[Case], relinearize: int = 3) -> tuple["Problem", Floats]:
     """Return the fitted problem: schedules are simulated anew at each round's coefficients."""
     coefficients, x = PRIOR_COEFFICIENTS, None
     for _ in range(relinearize):
@@ -222,12 +242,14 @@ def fit_all(cases: list[Case], relinearize: int = 3):
         if x is None:
             x = np.zeros(len(problem.names))
         problem.x0 = x.copy()
-        x, offsets, _ = problem.fit(x, np.ones(len(problem.cases), dtype=bool))
+        x, _, _ = problem.fit(x, np.ones(len(problem.cases), dtype=bool))
         coefficients = problem.coefficients(x, "fit")
     return problem, x
 
 
-def cross_validate(problem: Problem, x, folds: int, key=lambda case: case.group):
+def cross_validate(
+    problem: Problem, x: Floats, folds: int, key: Callable[[Case], str] = lambda case: case.group
+) -> dict[str, Coefficients]:
     """Return the coefficients of each fold, by what was left out."""
     names = sorted({key(c) for c in problem.cases})
     order = np.random.default_rng(0).permutation(len(names))
@@ -242,7 +264,7 @@ def cross_validate(problem: Problem, x, folds: int, key=lambda case: case.group)
     return results
 
 
-def answers(cases: list[Case], coefficients_of) -> list[dict]:
+def answers(cases: list[Case], coefficients_of: Callable[[Case], Coefficients]) -> list[dict]:
     """Return the answers of the service with the coefficients given for each case."""
     rows = []
     for case in cases:
@@ -261,7 +283,7 @@ def fingerprint() -> str:
     return hashlib.sha256(CASES.read_bytes()).hexdigest()[:16]
 
 
-def write_coefficients(problem: Problem, x) -> None:
+def write_coefficients(problem: Problem, x: Floats) -> None:
     """Write the coefficients with their priors and how many measurements touch each."""
     touched = defaultdict(int)
     for case in problem.cases:

@@ -6,6 +6,7 @@ coefficients and kept as events with weights; a fit then only prices events.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,10 +23,11 @@ from service.tuning.latency.coefficients import Coefficients
 from service.tuning.latency.price import NUM_PRICES
 from service.tuning.latency.work import price_array
 from service.tuning.memory.budget import plan_memory
+from service.tuning.memory.plan import KvPlan
 from service.tuning.models.hf_config import read_config
 from service.tuning.performance import Prediction, front_end_of, prepare
 from service.tuning.simulation.metrics import missing_requests, steady_window
-from service.tuning.simulation.run import Run, run_scheduler
+from service.tuning.simulation.run import FrontEnd, Run, run_scheduler
 from service.tuning.simulation.traffic import OUTPUT_JITTER_TOKENS, WAVES, Traffic, draw_traffic
 
 Floats = NDArray[np.float64]
@@ -115,21 +117,28 @@ def _case(row: dict) -> Case | None:
         group=row["group"],
         row=row,
         prepared=prepared,
-        traffic=draw_traffic(workload, replicas=prepared.replicas, waves=min(waves, 30.0), jitter_tokens=0.0 if row["source"]["harness"] in EXACT_LENGTHS else OUTPUT_JITTER_TOKENS),
+        traffic=draw_traffic(
+            workload,
+            replicas=prepared.replicas,
+            waves=min(waves, 30.0),
+            jitter_tokens=0.0
+            if row["source"]["harness"] in EXACT_LENGTHS
+            else OUTPUT_JITTER_TOKENS,
+        ),
         targets=list(_targets(row)),
         stated=keywords,
         workload=workload,
     )
 
 
-def _with_pool(prepared: Prediction, kv, tokens: int) -> Prediction:
+def _with_pool(prepared: Prediction, kv: KvPlan, tokens: int) -> Prediction:
     """Return the prediction with the KV cache that the source observed, not the planned one."""
     blocks = max(round(kv.num_blocks * tokens / max(kv.tokens, 1)), 1)
     limits = msgspec.structs.replace(prepared.limits, num_blocks=blocks)
     return msgspec.structs.replace(prepared, limits=limits)
 
 
-def _targets(row: dict):
+def _targets(row: dict) -> Iterator[Target]:
     for metric in METRICS:
         expected = row["expect"].get(metric)
         if expected is None:
@@ -192,7 +201,7 @@ def spans_of(run: Run) -> Floats:
     return run.times[:, 4] - run.times[:, 0]
 
 
-def _weights(run: Run, target: Target, *, spans: Floats, front) -> tuple[Floats, Floats]:
+def _weights(run: Run, target: Target, *, spans: Floats, front: FrontEnd) -> tuple[Floats, Floats]:
     if target.metric == "output_tokens_per_s":
         return _duration_weights(run, spans), np.zeros(3)
     if target.metric == "tpot_ms":
@@ -235,7 +244,9 @@ def _tpot_weights(run: Run, target: Target, count: int) -> Floats:
     return np.cumsum(change)[:count]
 
 
-def _ttft_weights(run: Run, target: Target, *, spans: Floats, front) -> tuple[Floats, Floats]:
+def _ttft_weights(
+    run: Run, target: Target, *, spans: Floats, front: FrontEnd
+) -> tuple[Floats, Floats]:
     values = run.times[:, 3] - run.times[:, 0]
     weights = _request_weights(values, run, target.statistic)
     count = len(spans)

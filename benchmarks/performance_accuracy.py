@@ -12,13 +12,14 @@ import json
 import math
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
 import msgspec
 import numpy as np
-from fit_latency import DATA, Problem, answers, cross_validate, fingerprint, fit_all
+from fit_latency import DATA, Floats, Problem, answers, cross_validate, fingerprint, fit_all
 from latency_cases import Case, load_cases
 
 from service.tuning.latency.bands import BandTable, Regime, log_factors, regime_cell
@@ -67,12 +68,14 @@ def residuals(cases: list[Case], rows: list[dict]) -> list[Residual]:
     return found
 
 
-def _residual(case: Case, metric: str, offered, regime: Regime) -> Residual | None:
+def _residual(
+    case: Case, metric: str, offered: dict[str, float] | float, regime: Regime
+) -> Residual | None:
     expected = case.row["expect"].get(metric)
     if expected is None:
         return None
     if not isinstance(expected, dict):
-        return Residual(case, metric, expected, offered, offered, offered, regime, True)
+        return Residual(case, metric, expected, *[offered] * 3, regime=regime, counts_for_band=True)
     statistic = next((s for s in ("p50", "mean", "unspecified") if s in expected), None)
     if statistic is None:
         return None
@@ -112,9 +115,7 @@ def band_table(rows: list[Residual], version: str) -> BandTable:
         unknown_widening=1.0,
         unmeasured_widening=1.0,
     )
-    widening = {
-        name: _hardware_widening(rows, metric, table) for metric, name in METRICS.items()
-    }
+    widening = {name: _hardware_widening(rows, metric, table) for metric, name in METRICS.items()}
     return msgspec.structs.replace(
         table,
         hardware_widening=widening,
@@ -134,7 +135,7 @@ def _quantiles(members: list[Residual]) -> tuple[float, float]:
     return round(min(low, -0.02), 4), round(max(high, 0.02), 4)
 
 
-def _weighted(values, weights, fraction: float) -> float:
+def _weighted(values: Floats, weights: Floats, fraction: float) -> float:
     order = np.argsort(values)
     share = np.cumsum(weights[order]) - weights[order] / 2
     return float(np.interp(fraction, share / weights.sum(), values[order]))
@@ -162,9 +163,7 @@ def _coverage(members: list[Residual], table: BandTable, scale: float = 1.0) -> 
 
 def _is_inside(row: Residual, table: BandTable, scale: float = 1.0) -> bool:
     low, high = log_factors(METRICS[row.metric], row.regime, table=table)
-    return (
-        row.low * math.exp(low * scale) <= row.measured <= row.high * math.exp(high * scale)
-    )
+    return row.low * math.exp(low * scale) <= row.measured <= row.high * math.exp(high * scale)
 
 
 def held_out_coverage(rows: list[Residual], repeats: int = 20) -> dict[str, dict[str, float]]:
@@ -186,7 +185,9 @@ def held_out_coverage(rows: list[Residual], repeats: int = 20) -> dict[str, dict
     }
 
 
-def error_table(rows: list[Residual], key) -> dict[str, dict[str, dict[str, float]]]:
+def error_table(
+    rows: list[Residual], key: Callable[[Case], str]
+) -> dict[str, dict[str, dict[str, float]]]:
     """Return the errors per metric and value of the key."""
     parts: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -204,7 +205,7 @@ def _errors(signed: list[float]) -> dict[str, float]:
         "median_ape": round(float(np.median(sizes)), 4),
         "p90_ape": round(float(np.quantile(sizes, 0.9)), 4),
         "signed_median": round(float(np.median(signed)), 4),
-        "within_20_percent": round(float((sizes <= 0.2).mean()), 4),  # noqa: PLR2004
+        "within_20_percent": round(float((sizes <= 0.2).mean()), 4),
     }
 
 
@@ -237,7 +238,13 @@ SPLITS = {
 
 
 def split_residuals(
-    cases: list[Case], problem: Problem, x, full: Coefficients, *, folds: int, key
+    cases: list[Case],
+    problem: Problem,
+    x: Floats,
+    full: Coefficients,
+    *,
+    folds: int,
+    key: Callable[[Case], str],
 ) -> tuple[list[dict], list[Residual]]:
     """Return answers and residuals with everything of the same key left out of the fit."""
     by_key = cross_validate(problem, x, folds, key)
@@ -274,8 +281,7 @@ def report(args: argparse.Namespace) -> dict:
         "notes": [
             "errors are relative and absolute; whole groups were left out of the fit",
             "a source that does not name its statistic counts against the nearer of p50 and mean",
-            "prior widths and the list of terms were chosen while looking at these measurements,"
-            " so the figures are slightly optimistic",
+            "prior widths and terms were chosen while looking at these rows: slightly optimistic",
         ],
     }
     if args.write:

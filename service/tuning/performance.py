@@ -255,7 +255,7 @@ def _summary(prepared: Prediction, *, run: Run, slo: Slo | None, workload: Workl
         kv_cache_usage=min(run.mean_used_blocks / prepared.limits.num_blocks, 1.0),
         running_requests=run.mean_running * prepared.replicas,
         waiting_requests=run.mean_waiting * prepared.replicas,
-        saturated=_is_saturated(run),
+        saturated=_is_saturated(prepared, run=run, workload=workload),
         band=performance_band(
             Predicted(
                 ttft=ttft,
@@ -291,15 +291,15 @@ def _requests(run: Run) -> float:
     return max(traffic.waves * traffic.concurrency, float(len(traffic.prompts)))
 
 
-def _is_saturated(run: Run) -> bool:
-    offered = run.traffic.offered_requests_per_s
-    if offered is None:
+def _is_saturated(prepared: Prediction, *, run: Run, workload: Workload) -> bool:
+    """Return whether requests queue for a place, or come faster than they can ever be served."""
+    if run.traffic.offered_requests_per_s is None:
         return run.mean_waiting > _BACKLOG_SHARE * max(run.mean_running, 1.0)
     served = len(run.traffic.prompts) / run.duration_s
-    span = float(run.traffic.arrivals[-1]) or run.duration_s
-    drained = run.duration_s - span
-    typical = float(np.median(run.times[:, 4] - run.times[:, 3]))
-    return served < _KEEPS_UP * offered and drained > 2 * typical and run.mean_waiting > 1
+    if served > _KEEPS_UP * run.traffic.offered_requests_per_s:
+        return False
+    load = load_shape(workload, replicas=prepared.replicas)
+    return steady_state(prepared.price, load=load, limits=prepared.limits).is_saturated
 
 
 def _share_within(latencies: RequestLatencies, *, slo: Slo | None, weights: Floats) -> float:

@@ -80,7 +80,7 @@ def _grouped_query(
     flops = 2 * heads * (mixer.head_dim + mixer.v_head_dim)
     at = f"@{place.generation}"
     read = count * _token_bytes(own, place) / place.bandwidth
-    factors = ("context", "context.gqa", f"context{at}")
+    factors: tuple[str, ...] = ("context", "context.gqa", f"context{at}")
     if place.kv_cache_dtype.startswith("fp8"):
         factors = (*factors, "context.fp8")
     yield Term(price.WINDOW_CONTEXT if is_local else price.CONTEXT, read, factors)
@@ -170,4 +170,3 @@ def longest_reach(layers: tuple[LayerGroup, ...]) -> int:
 
 
 _NO_WINDOW = 1 << 30
-

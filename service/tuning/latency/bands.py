@@ -121,9 +121,7 @@ def performance_band(
 def _summary_bands(name: str, summary: Summary, factors: LogFactors) -> dict[str, list[float]]:
     low, high = factors
     return {
-        f"{name}_{statistic}": _between(
-            value * 1e3, value * 1e3, (low * widening, high * widening)
-        )
+        f"{name}_{statistic}": _between(value * 1e3, value * 1e3, (low * widening, high * widening))
         for statistic, widening in _TAIL_WIDENING.items()
         for value in (float(getattr(summary, statistic)),)
     }
@@ -143,9 +141,7 @@ def _end_to_end_bands(
         scale = rest / middle if middle > 0 else 0.0
         base = float(getattr(predicted.ttft, statistic)) * 1e3
         part = first / base if base > 0 else 0.0
-        result[f"e2el_ms_{statistic}"] = [
-            ttft[side] * part + tpot[side] * scale for side in (0, 1)
-        ]
+        result[f"e2el_ms_{statistic}"] = [ttft[side] * part + tpot[side] * scale for side in (0, 1)]
     return result
 
 

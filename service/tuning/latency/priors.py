@@ -18,11 +18,11 @@ class Prior(msgspec.Struct, frozen=True):
 
 _NEUTRAL = Prior(1.0, 0.10)
 _PRIORS = {
-    # reading weights: 1 / efficiency
+    # reading weights, as the inverse of its efficiency
     "read": Prior(1.30, 0.10),
     "read.nvfp4": Prior(1.2, 0.15),
     "expert_read": Prior(1.35, 0.15),
-    # arithmetic: 1 / efficiency
+    # arithmetic, as the inverse of its efficiency
     "compute": Prior(1.45, 0.15),
     "compute.fp8": Prior(1.15, 0.15),
     "compute.fp8_block": Prior(1.3, 0.15),

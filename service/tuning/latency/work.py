@@ -235,7 +235,12 @@ class _Place:
             kind = type(group.mixer).__name__ if group.mixer else "none"
             count = group.count / self.pipeline
             yield Term(price.LAYER, count, ("layer", f"layer.{kind}", *overhead))
-            launch = ("launch", f"launch.{kind}", f"launch@{self.generation}", f"launch.{self.era}")
+            launch: tuple[str, ...] = (
+                "launch",
+                f"launch.{kind}",
+                f"launch@{self.generation}",
+                f"launch.{self.era}",
+            )
             if self.config.enforce_eager:
                 launch = (*launch, "launch.eager")
             yield Term(price.LAUNCH, count, launch)

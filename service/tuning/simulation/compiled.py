@@ -1,7 +1,7 @@
 """How a function is turned into machine code."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numba
 
@@ -16,7 +16,7 @@ def compiled(function: _Function) -> _Function:
     interpreter's lock: a service that simulates in threads stays able to answer.
     """
     try:
-        done: _Function = numba.njit(cache=True, nogil=True)(function)
+        done = numba.njit(cache=True)(function)
     except RuntimeError:  # no folder to keep the code in
-        done = numba.njit(nogil=True)(function)
-    return done
+        done = numba.njit(function)
+    return cast("_Function", done)

@@ -104,7 +104,7 @@ def missing_requests(run: Run) -> float:
 
 
 def steady_window(run: Run) -> tuple[float, float, int]:
-    """Return start, end and finished requests of the part of a closed loop between ramp and tail."""
+    """Return start, end and finished requests of a closed loop between ramp and tail."""
     ends = np.sort(run.times[:, 4])
     start = float(ends[min(run.traffic.concurrency, len(ends)) - 1])
     end = float(run.times[-1, 0])

@@ -42,7 +42,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     times: Floats
     """Rows of sent, reached the engine, scheduled, first token, end; seconds."""
     marks: Ints
-    """Rows of event under way when it reached the engine, event of the first token, of the end, preemptions."""
+    """Rows of the event under way when it reached the engine, of the first token, of the end;
+    preemptions."""
     gaps: Floats
     """Histogram of gaps between tokens."""
     duration_s: float

@@ -93,7 +93,9 @@ def draw_traffic(
     match arrivals:
         case ClosedLoop():
             natural = _natural(outputs, jitter_tokens)
-            return _closed_loop(arrivals, prompts, natural, replicas, waves, generator)
+            return _closed_loop(
+                arrivals, prompts, natural, replicas=replicas, waves=waves, generator=generator
+            )
         case BatchArrivals():
             return _batch(arrivals, prompts, outputs, replicas, generator)
         case PoissonArrivals() | GammaArrivals():
@@ -108,6 +110,7 @@ def _closed_loop(
     arrivals: ClosedLoop,
     prompts: Lengths,
     outputs: Lengths,
+    *,
     replicas: int,
     waves: float,
     generator: np.random.Generator,
