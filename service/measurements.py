@@ -19,6 +19,7 @@ from api_schemas.measurement import (
     MeasurementRequest,
     MetricResidual,
 )
+from api_schemas.validation import LoadPoint
 from service.identifiers import ENTROPY_BYTES, time_ordered_id, timestamp
 from service.store.measurements import MeasurementStore
 from service.tuning.calibrations.judge import MOST_POINTS, Fitted, calibrate, median_percent
@@ -30,6 +31,7 @@ from service.tuning.hardware.catalogue import find_gpu, resolve_hardware
 from service.tuning.latency.calibration import Calibration as LatencyCalibration
 from service.tuning.lengths import mean_tokens
 from service.tuning.measurements.accept import Accepted, accept
+from service.tuning.measurements.load_points import Proven, accepted_load_point
 from service.tuning.provenance import latency_version
 from service.tuning.situation import ModelResolver
 
@@ -61,8 +63,51 @@ def add_measurements(
         TuningError: It cannot be believed, or names something unknown.
         StoreUnavailable: It is not known to be stored.
     """
-    accepted = accept(request)
-    made = [_measurement(item, request, resolve_model=resolve_model, at=now()) for item in accepted]
+    made = [
+        msgspec.structs.replace(
+            _measurement(item, resolve_model=resolve_model, at=now()),
+            measured_at=request.measured_at,
+            labels=dict(request.labels),
+        )
+        for item in accept(request)
+    ]
+    return _add(store, made, resolve_model=resolve_model, now=now)
+
+
+def add_load_points(
+    store: MeasurementStore,
+    points: Sequence[LoadPoint],
+    *,
+    proven: Proven,
+    resolve_model: ModelResolver,
+    now: Clock,
+) -> Added:
+    """Store the load points of a validation, and fit the configurations that they belong to.
+
+    Points with failed requests or contradicting figures are left out.
+
+    Raises:
+        TuningError: What was measured names something unknown.
+        StoreUnavailable: They are not known to be stored.
+    """
+    found = (accepted_load_point(point, proven) for point in points)
+    made = [
+        msgspec.structs.replace(
+            _measurement(item, resolve_model=resolve_model, at=now()), measured_at=timestamp(now())
+        )
+        for item in found
+        if item is not None
+    ]
+    return _add(store, made, resolve_model=resolve_model, now=now)
+
+
+def _add(
+    store: MeasurementStore,
+    made: Sequence[Measurement],
+    *,
+    resolve_model: ModelResolver,
+    now: Clock,
+) -> Added:
     stored = [store.save(item, gpu=gpu_of(item)) for item in made]
     configurations = dict.fromkeys(item.configuration for item in stored if item.configuration)
     found = (
@@ -171,9 +216,7 @@ def catalogue_name(gpu: str) -> str:
         return gpu
 
 
-def _measurement(
-    accepted: Accepted, request: MeasurementRequest, *, resolve_model: ModelResolver, at: datetime
-) -> Measurement:
+def _measurement(accepted: Accepted, *, resolve_model: ModelResolver, at: datetime) -> Measurement:
     record = Measurement(
         id=time_ordered_id(at, entropy=secrets.token_bytes(ENTROPY_BYTES)),
         created_at=timestamp(at),
@@ -185,8 +228,6 @@ def _measurement(
         observed=accepted.observed,
         source=accepted.source,
         cpu=accepted.cpu,
-        measured_at=request.measured_at,
-        labels=dict(request.labels),
         notes=list(accepted.notes),
     )
     if record.cpu:
