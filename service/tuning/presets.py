@@ -13,6 +13,7 @@ from api_schemas.explanation import Source
 from api_schemas.slo import LatencyTarget, Slo
 from api_schemas.workload import (
     Arrivals,
+    GammaArrivals,
     LognormalLength,
     PoissonArrivals,
     Preset,
@@ -23,11 +24,13 @@ from api_schemas.workload import (
     Workload,
 )
 from service.tuning.errors import InvalidRequest
+from service.tuning.lengths import mean_tokens
 from service.tuning.workload_check import check_workload
 
 DEFAULT_MAX_PREEMPTIONS_PER_REQUEST = 0.01
 """One request in a hundred: the contract's default for `max_preemptions_per_request`."""
 _FALLBACK: Preset = "chat"
+_MOST_REQUESTS_PER_S = 1e6
 
 
 class UserHabits(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,13 +114,13 @@ def fill_workload(workload: Workload | None, slo: Slo | None) -> FilledWorkload:
     preset = preset_figures(given.preset or _FALLBACK)
     said: list[str] = _preset_sentences(given, preset)
     filled = _fill_lengths(given, preset, said)
-    filled = _fill_arrivals(filled, given, preset, said)
+    filled = _fill_arrivals(filled, given, preset, said, slo=slo)
     check_workload(filled)
     return FilledWorkload(
         workload=filled,
         slo=_fill_slo(slo, given, preset, said),
         assumptions=tuple(said),
-        arrivals_given=given.arrivals is not None,
+        arrivals_given=given.arrivals is not None or _wanted_rate(filled, preset, slo) is not None,
         limits_given=slo is not None,
     )
 
@@ -226,10 +229,31 @@ def _fill_from_trace(given: Workload, trace: Trace, said: list[str]) -> Workload
     )
 
 
+def _wanted_rate(filled: Workload, preset: PresetFigures, slo: Slo | None) -> float | None:
+    """Return the request rate that a floor of throughput asks for, where arrivals are open."""
+    if slo is None or not isinstance(preset.arrivals, PoissonArrivals | GammaArrivals):
+        return None
+    wanted = [slo.min_requests_per_s] if slo.min_requests_per_s is not None else []
+    if slo.min_output_tokens_per_s is not None and filled.output_tokens is not None:
+        wanted.append(slo.min_output_tokens_per_s / mean_tokens(filled.output_tokens))
+    return min(max(wanted), _MOST_REQUESTS_PER_S) if wanted else None
+
+
 def _fill_arrivals(
-    filled: Workload, given: Workload, preset: PresetFigures, said: list[str]
+    filled: Workload,
+    given: Workload,
+    preset: PresetFigures,
+    said: list[str],
+    *,
+    slo: Slo | None,
 ) -> Workload:
     """Return the workload with arrivals that a simulator understands."""
+    wanted = _wanted_rate(filled, preset, slo)
+    if given.arrivals is None and wanted is not None:
+        said.append(
+            f"No arrivals were given: {wanted:.3g} requests/s arrive, the least that is asked for."
+        )
+        return msgspec.structs.replace(filled, arrivals=PoissonArrivals(requests_per_s=wanted))
     if given.arrivals is None:
         said.append(
             f"No arrivals were given: {_describe(preset.arrivals)} as the preset "

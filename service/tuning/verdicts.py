@@ -43,6 +43,10 @@ def _statistic(performance: Performance, target: LatencyTarget) -> float:
     return value
 
 
+_RUN_DOWN = 0.1
+"""A finite run ends with its last answers, so what is served in full measures up to this less."""
+
+
 def _floors(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:
     floors = {
         "requests_per_s": slo.min_requests_per_s,
@@ -52,13 +56,14 @@ def _floors(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:
         if limit is None:
             continue
         predicted: float = getattr(performance, metric)
+        least = limit if performance.saturated else limit * (1 - _RUN_DOWN)
         low, high = _scaled_band(performance, "output_tokens_per_s", predicted)
         yield TargetOutcome(
             target={"metric": metric, "limit": limit},
             predicted_ms=None,
             predicted=round(predicted, 4),
-            margin=round((predicted - limit) / limit, 4),
-            verdict=_flipped(_verdict(low, high, limit=limit)),
+            margin=round((predicted - least) / limit, 4),
+            verdict=_flipped(_verdict(low, high, limit=least)),
         )
 
 
