@@ -1,5 +1,6 @@
 """One sentence for people, and what an alternative trades."""
 
+from api_schemas.estimate import Performance
 from api_schemas.recommendation import Binding, Nearest
 from service.tuning.search.figures import figure
 from service.tuning.search.problem import Problem
@@ -13,10 +14,19 @@ def feasible_headline(problem: Problem, pick: Trial) -> str:
     return (
         f"Run {_copies(pick)} of {problem.spec.id} on {pick.gpus} x {problem.node.gpu.name} "
         f"({pick.sized.topology.label}, at most {pick.sized.effective.max_num_seqs} requests at "
-        f"once each): the first token after {figure(performance.ttft_ms.p95)} ms and "
+        f"once each): the first token after {figure(performance.ttft_ms.p95)} ms"
+        f"{_queueing(performance)} and "
         f"{figure(performance.tpot_ms.p95)} ms per token at the 95th percentile"
         f"{_limits(problem, pick)}{_capacity(problem, pick)}."
     )
+
+
+def _queueing(performance: Performance) -> str:
+    """Return what a long time to the first token consists of, where requests stand in line."""
+    stands = performance.saturated or performance.waiting_requests > performance.running_requests
+    if not stands or performance.ttft_ms.p95 < _LONG_MS:
+        return ""
+    return " (most of it in the queue: more requests are there than run at once)"
 
 
 def infeasible_headline(problem: Problem, binding: Binding, nearest: Nearest | None) -> str:
@@ -53,6 +63,7 @@ def _cache_change(trial: Trial, pick: Trial) -> str:
 
 
 _SAME = 0.02
+_LONG_MS = 10_000.0
 _TIMES = 2.0
 """From here on a multiple reads better than a percentage."""
 

@@ -6,7 +6,7 @@ from api_schemas.engine import EngineConfig
 from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
 from api_schemas.recommendation import Constraints, TargetEngine, TuningRequest
-from api_schemas.workload import PoissonArrivals, Workload
+from api_schemas.workload import ClosedLoop, PoissonArrivals, Workload
 from service.tuning.advice_parts import node_of_one
 from service.tuning.errors import InvalidRequest
 from service.tuning.hardware.catalogue import resolve_hardware
@@ -70,3 +70,19 @@ def test_pinned_capture_sizes_are_batches(sizes: list[int]) -> None:
         recommend(request)
 
     assert refused.value.pointer == "/constraints/pin/cudagraph_capture_sizes"
+
+
+def test_a_first_token_after_minutes_is_said_to_be_a_queue() -> None:
+    """Without limits any wait is within them; the headline then says what the wait is."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3-8B"),
+            hardware=Hardware(gpu="L4"),
+            workload=Workload(
+                prompt_tokens=4000, output_tokens=400, arrivals=ClosedLoop(max_concurrency=500)
+            ),
+        )
+    )
+
+    assert advice.feasible
+    assert "most of it in the queue" in advice.headline
