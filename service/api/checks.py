@@ -8,12 +8,13 @@ from litestar.status_codes import HTTP_200_OK
 
 from api_schemas.check import CheckFile, CheckReport, CheckRequest
 from service.api.bodies import encode, read_body
-from service.api.context import InjectedContext
+from service.api.context import Context, InjectedContext
 from service.api.describe import JSON, MARKDOWN, Answer, Body, describe
 from service.api.negotiation import choose_media_type
 from service.reports.junit import render_junit
 from service.reports.markdown import render_markdown
 from service.reports.sarif import render_sarif
+from service.tuning.calibrations.known import Calibrations
 
 SARIF = "application/sarif+json"
 JUNIT = "application/xml"
@@ -34,6 +35,21 @@ def _answer() -> CheckReport:
     from service.tuning.check import check  # noqa: PLC0415  # loads every rule, so on use
 
     return check(_request(), today="2026-01-01")
+
+
+def _calibrations(asked: CheckRequest, context: Context) -> Calibrations:
+    """Return what was learned from measurements on the hardware; nothing where none is named."""
+    if asked.hardware is None:
+        return ()
+    # Imported on use: the latency model compiles code, and the service starts without waiting.
+    from service.measurements import known_calibrations  # noqa: PLC0415
+
+    return known_calibrations(
+        context.measurements,
+        asked.hardware,
+        resolve_model=context.resolve_model,
+        now=context.now,
+    )
 
 
 @post(
@@ -80,7 +96,12 @@ def create_check(
     from service.tuning.check import check  # noqa: PLC0415
 
     today = context.now().date().isoformat()
-    report = check(asked, today=today, resolve_model=context.resolve_model)
+    report = check(
+        asked,
+        today=today,
+        resolve_model=context.resolve_model,
+        calibrations=_calibrations(asked, context),
+    )
     accept = ",".join(request.headers.getall("accept", []))
     media_type = choose_media_type(accept, _OFFERED) or JSON
     render = _RENDERERS.get(media_type)

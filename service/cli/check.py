@@ -48,6 +48,7 @@ _DEFAULT_POLICY = "setpoint.yaml"
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--report", "reports", multiple=True, metavar="FORMAT=FILE", help="Write one more.")
 @click.option("--fix", is_flag=True, help="Correct the files in place; comments stay.")
+@click.option("--ignore-empty", is_flag=True, help="Exit with 0 where no engine is found.")
 @click.option("--report-only", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--server", metavar="URL", help="Ask a running service instead of this process.")
 def check(  # one parameter per option
@@ -57,6 +58,7 @@ def check(  # one parameter per option
     output: str,
     as_json: bool,
     reports: tuple[str, ...],
+    ignore_empty: bool,
     report_only: bool,
     server: str | None,
     **options: Any,  # noqa: ANN401  # what click collected from the remaining options
@@ -73,7 +75,9 @@ def check(  # one parameter per option
     for name, target in wanted:
         Path(target).write_text(_render(report, name), encoding="utf-8")
     click.echo(_render(report, "json" if as_json else output, is_shown=True), nl=False)
-    sys.exit(PASS if report_only else _EXIT_CODES[report.verdict])
+    is_empty = not report.engines and not report.counts.error
+    is_let_pass = report_only or (ignore_empty and is_empty)
+    sys.exit(PASS if is_let_pass else _EXIT_CODES[report.verdict])
 
 
 def _report_target(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from api_schemas.check import (
 )
 from api_schemas.estimate import Estimate
 from api_schemas.explanation import Finding
+from service.tuning.calibrations.known import Calibrations
 from service.tuning.engine.versions import NEWEST, parse_version
 from service.tuning.errors import InvalidRequest, UnknownEngineVersion
 from service.tuning.hardware.catalogue import resolve_hardware
@@ -45,16 +46,17 @@ def check(
     *,
     today: str,
     resolve_model: ModelResolver = catalogue.resolve_model,
+    calibrations: Calibrations = (),
 ) -> CheckReport:
     """Return verdict, findings with their places, and estimates where hardware is stated.
 
-    `today` is a day as YYYY-MM-DD: waivers end by it.
+    `today` is a day as YYYY-MM-DD: waivers end by it, and measurements age by it.
 
     Raises:
         TuningError: The request itself names something unknown or contradicts itself. What files
             hold is never a reason to raise: it becomes findings.
     """
-    judging = _judging(request, resolve_model)
+    judging = _judging(request, resolve_model, calibrations)
     judged: list[Judged] = []
     findings: list[Finding] = []
     fixed: list[CheckFile] = []
@@ -72,7 +74,9 @@ def check(
     return _report(request, in_order(findings), judged, fixed=fixed, today=today)
 
 
-def _judging(request: CheckRequest, resolve_model: ModelResolver) -> Judging:
+def _judging(
+    request: CheckRequest, resolve_model: ModelResolver, calibrations: Calibrations
+) -> Judging:
     """Return what every engine is judged by, with all names of the request looked up once."""
     engine = request.engine
     if engine is not None and engine.version is not None:
@@ -83,7 +87,9 @@ def _judging(request: CheckRequest, resolve_model: ModelResolver) -> Judging:
         resolve_model(request.model)
     if request.hardware is not None:
         resolve_hardware(request.hardware)
-    return Judging(request=request, resolve_model=remembering(resolve_model))
+    return Judging(
+        request=request, resolve_model=remembering(resolve_model), calibrations=calibrations
+    )
 
 
 def _parse_from(text: str) -> None:

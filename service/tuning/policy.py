@@ -1,6 +1,7 @@
 """The policy: which findings fail, which are waived, and which evidence is missing."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -8,10 +9,12 @@ import msgspec
 from api_schemas.check import Baseline, Policy, Verdict, WaivedFinding, Waiver
 from api_schemas.estimate import Estimate
 from api_schemas.explanation import Confidence, Finding
+from api_schemas.measurement import CalibratedBy
 from service.tuning.baseline import worse_than
 from service.tuning.lint.findings import fingerprints, gate_finding, in_order
 
 _CONFIDENCE: dict[Confidence, int] = {"low": 0, "medium": 1, "high": 2}
+_FROM_MEASUREMENTS = frozenset({"measured", "calibrated"})
 _UNSURE = frozenset({"CAP004", "CAP011", "CAP012", "VER007"})
 """Findings that say that the figures themselves are rough."""
 _INCONCLUSIVE_RULES = {
@@ -63,7 +66,7 @@ def judge_policy(
             waived.append(_waived(finding, waiver))
     new = _new_findings(in_order(kept), baseline)
     failing = [finding for finding in new if _fails(finding, policy)]
-    gaps = [*_gaps(policy, kept, evidence)]
+    gaps = [*_gaps(policy, kept, evidence, today=today)]
     verdict: Verdict = "fail" if failing else "inconclusive" if gaps else "pass"
     reasons = [f"{finding.rule}: {finding.message}" for finding in failing] or gaps
     return Decision(
@@ -72,8 +75,8 @@ def judge_policy(
 
 
 def confidence_of(estimate: Estimate) -> Confidence:
-    """Return how sure an estimate is: measured, modelled, or modelled with reservations."""
-    if estimate.basis == "measured":
+    """Return how sure an estimate is: learned from measurements, modelled, or with reservations."""
+    if estimate.basis in _FROM_MEASUREMENTS:
         return "high"
     return "low" if any(f.rule in _UNSURE for f in estimate.findings) else "medium"
 
@@ -141,7 +144,7 @@ def _ceilings(policy: Policy, evidence: Sequence[Evidence]) -> Iterator[Finding]
 
 
 def _gaps(
-    policy: Policy, findings: Sequence[Finding], evidence: Sequence[Evidence]
+    policy: Policy, findings: Sequence[Finding], evidence: Sequence[Evidence], *, today: str
 ) -> Iterator[str]:
     """Yield which evidence is missing for a verdict."""
     for rule, reason in _INCONCLUSIVE_RULES.items():
@@ -152,17 +155,38 @@ def _gaps(
             yield f"{one.title}: {missing}"
         if one.estimate is not None and any(o.verdict == "uncertain" for o in one.estimate.slo):
             yield f"{one.title}: a target lies inside the band of its prediction"
-        yield from _measured(policy, one)
+        yield from _unmeasured(policy, one, today=today)
+        yield from _unsure(policy, one)
 
 
-def _measured(policy: Policy, one: Evidence) -> Iterator[str]:
-    if policy.require_measured_within_days is not None:
-        is_measured = one.estimate is not None and one.estimate.basis == "measured"
-        if not is_measured:
-            yield (
-                f"{one.title}: no measurement of the last"
-                f" {policy.require_measured_within_days} days is known"
-            )
+def _unmeasured(policy: Policy, one: Evidence, *, today: str) -> Iterator[str]:
+    days = policy.require_measured_within_days
+    if days is None:
+        return
+    newest = None if one.estimate is None else measured_on(one.estimate)
+    if newest is None:
+        yield f"{one.title}: no measurement of this configuration is known"
+    elif newest < date.fromisoformat(today) - timedelta(days=days):
+        yield f"{one.title}: it was measured last on {newest}, more than {days} days ago"
+
+
+def measured_on(estimate: Estimate) -> date | None:
+    """Return the day of the newest measurement that an estimate was learned from.
+
+    Identifiers of measurements are ordered by time: they begin with milliseconds since 1970.
+    """
+    basis = estimate.provenance.calibration
+    if estimate.basis not in _FROM_MEASUREMENTS or not isinstance(basis, CalibratedBy):
+        return None
+    return max((_day_of(name) for name in basis.measurement_ids), default=None)
+
+
+def _day_of(identifier: str) -> date:
+    milliseconds = int(identifier.replace("-", "")[:12], 16)
+    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).date()
+
+
+def _unsure(policy: Policy, one: Evidence) -> Iterator[str]:
     least = policy.min_confidence
     if least is None:
         return

@@ -9,6 +9,7 @@ from api_schemas.explanation import Finding
 from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
 from api_schemas.slo import Slo, TargetOutcome
+from service.tuning.calibrations.known import Calibrations
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.lint.findings import gate_finding
 from service.tuning.lint.interpret import Interpreted
@@ -23,6 +24,8 @@ class Judging(msgspec.Struct, frozen=True, kw_only=True):
 
     request: CheckRequest
     resolve_model: ModelResolver
+    calibrations: Calibrations = ()
+    """What was learned from measurements of these configurations."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +74,7 @@ def judge_settings(
     # The simulation compiles code when it is imported: checks without hardware need none of it.
     from service.tuning.estimate import estimate  # noqa: PLC0415
 
-    answer = estimate(asked, resolve_model=judging.resolve_model)
+    answer = estimate(asked, resolve_model=judging.resolve_model, calibrations=judging.calibrations)
     return [*answer.findings, *_missed(answer)], answer
 
 

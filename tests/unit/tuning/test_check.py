@@ -1,6 +1,7 @@
 """The gate: one finding per cause, verdicts, policies."""
 
 import pytest
+from msgspec.structs import replace
 
 from api_schemas.check import (
     Baseline,
@@ -12,11 +13,13 @@ from api_schemas.check import (
 )
 from api_schemas.engine import Engine, EngineConfig
 from api_schemas.hardware import Hardware
+from api_schemas.measurement import CalibratedBy
 from api_schemas.model import ModelRef
 from api_schemas.slo import LatencyTarget
 from api_schemas.workload import Workload
 from service.tuning.check import check
 from service.tuning.errors import InvalidRequest, UnknownEngineVersion, UnknownModel
+from service.tuning.policy import Evidence, judge_policy, measured_on
 from tests.unit.tuning.lint.asked import TODAY, checked, checked_command, found
 
 _H100 = Hardware(gpu="H100-SXM5-80GB")
@@ -245,3 +248,24 @@ def test_an_upgrade_within_the_same_defaults_reports_none() -> None:
 
     assert not found(report, "UPG001")
     assert not found(report, "UPG002")
+
+
+def test_measurements_age_by_the_day_that_is_given() -> None:
+    """Identifiers of measurements carry their day, and the policy's span is counted from today."""
+    report = checked_command("vllm serve Qwen/Qwen3-8B --max-model-len 8192", hardware=_H100)
+    assert report.estimate is not None
+    assert measured_on(report.estimate) is None
+    basis = CalibratedBy(version="v", measurement_ids=["019acfb4-5c00-7a2b-8c11-0242ac120002"])
+    provenance = replace(report.estimate.provenance, calibration=basis)
+    learned = replace(report.estimate, basis="calibrated", provenance=provenance)
+    evidence = [Evidence(title="e", version="0.33.0", gpus=1, estimate=learned, missing=())]
+    policy = Policy(require_measured_within_days=30, min_confidence="high")
+
+    day = measured_on(learned)
+    fresh, stale = (
+        judge_policy(policy, [], evidence=evidence, today=today)
+        for today in ("2025-12-20", "2026-02-01")
+    )
+
+    assert str(day) == "2025-11-29"
+    assert (fresh.verdict, stale.verdict) == ("pass", "inconclusive")
