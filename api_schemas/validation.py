@@ -48,7 +48,17 @@ class ValidationPlan(Value, frozen=True, kw_only=True):
     mode: ValidationMode
     max_minutes: Annotated[float, Meta(gt=0, le=24 * 60)] = 10
     queue: QueueChoice | None = None
-    model_path: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+    model_path: (
+        Annotated[
+            str,
+            Meta(
+                max_length=4096,
+                pattern=r"^/[^\x00-\x1f]*$",
+                description="Folder of the model on the worker's node; absolute.",
+            ),
+        ]
+        | None
+    ) = None
     webhook: Webhook | None = None
     when_no_worker: Literal["reject", "wait"] = "reject"
 

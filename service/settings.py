@@ -19,6 +19,10 @@ WORKER_VARIABLES: dict[str, tuple[str, str]] = {
         "",
         "Folder of a worker with one file per webhook secret; without it none is delivered.",
     ),
+    "SETPOINT_WORKER_ALLOW_CODE": (
+        "false",
+        "Let a worker start vLLM with settings that load code, such as trust_remote_code.",
+    ),
     "SETPOINT_WORKER_BENCHMARKS": (
         "1",
         "Validations that may run at once on a node; neighbours spoil each other's figures.",

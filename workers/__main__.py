@@ -1,5 +1,6 @@
 """`python -m workers`: register this node, sweep what was left behind, and work off its queues."""
 
+import importlib
 import signal
 import sys
 import threading
@@ -12,12 +13,12 @@ from rq.serializers import JSONSerializer
 
 from api_schemas.worker import WorkerNode
 from service.log import configure_logging, get_logger
-from service.queue import heal
+from service.queue import FUNCTION, heal
 from service.settings import InvalidSettings
 from service.store import workers as registry
 from service.store.client import StoreUnavailable, ping
 from service.store.validations import ValidationStore
-from workers.inventory import describe_node
+from workers.inventory import describe_node, find_devices
 from workers.settings import WorkerSettings, read_worker_settings
 from workers.sweep import end_leftovers
 
@@ -37,7 +38,11 @@ class NodeWorker(Worker):
 
 
 def main() -> None:
-    """Work until told to stop."""
+    """Work until told to stop.
+
+    What the queue names is loaded at once: a worker that cannot run its jobs must not take any.
+    """
+    importlib.import_module(FUNCTION.rpartition(".")[0])
     try:
         settings = read_worker_settings()
     except (InvalidSettings, ValueError) as error:
@@ -77,7 +82,10 @@ def _beat(
     while True:
         try:
             now = datetime.now(UTC)
-            registry.register(client, msgspec.structs.replace(node, heartbeat_at=now.isoformat()))
+            seen = msgspec.structs.replace(
+                node, heartbeat_at=now.isoformat(), devices=find_devices()[0]
+            )
+            registry.register(client, seen)
             heal(client, store, now=now)
         except StoreUnavailable as error:
             _log.warning("heartbeat_failed", reason=str(error))

@@ -116,6 +116,7 @@ def _prove(run: Run, settings: WorkerSettings, folder: Path) -> None:
             node=node,
             devices=devices,
             resolve_model=make_resolver(ModelStore(run.client)),
+            allow_code=settings.allow_code,
         )
     except LookupError as error:
         raise Failed("start", str(error)) from error
@@ -172,7 +173,7 @@ def _lease(
             devices = choose_devices(run.client, wanted, count=count)
         except NotEnoughDevices as error:
             raise Failed("lease", str(error)) from error
-        if devices and _take(run, devices, settings):
+        if devices and not run.is_overtaking() and _take(run, devices, settings):
             return devices
         pause.wait(_LEASE_POLL_S)
         waited_s += _LEASE_POLL_S

@@ -22,6 +22,21 @@ _OURS = (
     "log_config_file",
 )
 """Settings of where and how to listen: a measurement chooses its own."""
+_LOADS_CODE = (
+    "trust_remote_code",
+    "middleware",
+    "logits_processors",
+    "worker_cls",
+    "worker_extension_cls",
+    "scheduler_cls",
+    "tool_parser_plugin",
+    "reasoning_parser_plugin",
+    "io_processor_plugin",
+    "model_class_overrides",
+    "kv_transfer_config",
+    "ec_transfer_config",
+)
+"""Settings that make vLLM import code of the caller's choice."""
 _CPU_BLOCK_TOKENS = 32
 """vLLM's CPU kernels want blocks of a multiple of 32 tokens (vllm 0.32.0, CPU build)."""
 
@@ -35,14 +50,22 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-def launch_of(config: EngineConfig, *, version: EngineVersion) -> Launch:
-    """Return the flags for this release; settings that it lacks are left out and noted."""
+def launch_of(config: EngineConfig, *, version: EngineVersion, allow_code: bool = False) -> Launch:
+    """Return the flags for this release; settings that it lacks are left out and noted.
+
+    What would load code is left out as well, unless the node's operator allowed it: whoever may
+    ask for a recommendation must not get to run programs on the worker.
+    """
     flags: list[str] = []
     notes: list[str] = []
     left_out: dict[str, Json] = {}
     for name, value in given_settings(config).items():
         if name in _OURS:
             left_out[name] = None
+            continue
+        if name in _LOADS_CODE and not allow_code:
+            left_out[name] = None
+            notes.append(f"{name} was left out: it loads code (SETPOINT_WORKER_ALLOW_CODE).")
             continue
         try:
             flags += setting_argv(name, value, version)

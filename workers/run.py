@@ -125,6 +125,11 @@ class Run:
         if self.remaining_s <= 0:
             raise OutOfTime
 
+    def is_overtaking(self) -> bool:
+        """Whether an older run on this node still waits for its devices."""
+        mine = self.validation
+        return self._persist(lambda: self._store.has_older_waiting(mine, owner=self._node)) is True
+
     def lease(self, resources: list[str]) -> bool:
         """Take these devices, all or none; tell whether they were free."""
         taken: bool = self._persist(

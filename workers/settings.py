@@ -25,6 +25,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     vllm_envs: tuple[Path, ...]
     work_dir: Path
     secrets_dir: Path | None
+    allow_code: bool
     benchmarks: Annotated[int, Meta(ge=1, le=64)]
     retention: timedelta | None
     log_level: str
@@ -46,6 +47,7 @@ def read_worker_settings(environment: Mapping[str, str] | None = None) -> Worker
             "vllm_envs": _environments(variables.get("SETPOINT_VLLM_ENVS")),
             "work_dir": Path(shared.data_dir) / "work",
             "secrets_dir": variables.get("SETPOINT_WORKER_SECRETS_DIR") or None,
+            "allow_code": variables.get("SETPOINT_WORKER_ALLOW_CODE", "false"),
             "benchmarks": variables.get("SETPOINT_WORKER_BENCHMARKS", "1"),
             "retention": timedelta(days=shared.retention_days) if shared.retention_days else None,
             "log_level": shared.log_level,

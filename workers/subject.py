@@ -42,6 +42,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     as_asked: bool
     notes: list[str]
     resolve_model: ResolveModel
+    allow_code: bool = False
 
     @property
     def on_cpu(self) -> bool:
@@ -68,7 +69,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         notes: list[str] = []
         if self.on_cpu:
             config, notes = adapt_to_cpu(config, kv_cache_bytes=self._pool_bytes(config, predicted))
-        launch = launch_of(config, version=self.version)
+        launch = launch_of(config, version=self.version, allow_code=self.allow_code)
         return msgspec.structs.replace(launch, notes=[*notes, *launch.notes])
 
     def predict(self, config: EngineConfig, *, arrivals: Arrivals | None = None) -> Estimate | None:
@@ -105,6 +106,7 @@ def choose_subject(
     node: WorkerNode,
     devices: list[WorkerDevice],
     resolve_model: ResolveModel,
+    allow_code: bool = False,
 ) -> Subject:
     """Return what is measured, with everything that is not as the recommendation asked.
 
@@ -134,6 +136,7 @@ def choose_subject(
         as_asked=same_hardware and same_model and version.text == asked.text,
         notes=notes,
         resolve_model=resolve_model,
+        allow_code=allow_code,
     )
 
 

@@ -128,9 +128,10 @@ async def get_validation(
     ] = 0,
 ) -> Response[bytes]:
     """Return status, progress, load points so far and, at the end, the verdict."""
-    for _ in range(int(wait / _POLL_S) + 1):
+    deadline = asyncio.get_running_loop().time() + wait
+    while True:
         validation = await asyncio.to_thread(_find, context.validations, validation_id)
-        if validation.status in TERMINAL or wait == 0:
+        if validation.status in TERMINAL or asyncio.get_running_loop().time() >= deadline:
             break
         await asyncio.sleep(_POLL_S)
     headers = {} if validation.status in TERMINAL else {"Retry-After": RETRY_AFTER_S}

@@ -218,6 +218,20 @@ class ValidationStore:
         with reaching_the_store():
             return bool(self._client.exists(keys.validation_owner(identifier)))
 
+    def has_older_waiting(self, validation: Validation, *, owner: str) -> bool:
+        """Tell whether an older validation of the same queue waits for devices of this owner."""
+        return any(
+            older.status == "leasing" and older.queue == validation.queue
+            for identifier in self.unfinished()
+            if identifier < validation.id and self._owner(identifier) == owner
+            if (older := self.find(identifier)) is not None
+        )
+
+    def _owner(self, identifier: str) -> str | None:
+        with reaching_the_store():
+            found = self._client.get(keys.validation_owner(identifier))
+        return None if found is None else text(found)
+
     def events(self, identifier: str, *, after: str, limit: int = 100) -> list[Event]:
         """Return what happened after this event id ("0" for all), oldest first."""
         with reaching_the_store():

@@ -1,22 +1,26 @@
 """Validations whose worker, store or API is killed: nothing is lost, nothing is left."""
 
 import itertools
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import redis
 
 from service.embedded import EmbeddedStore
 from service.store import keys
-from service.store.workers import live_nodes
+from service.store.workers import live_nodes, register
 from tests.integration.conftest import Client
+from tests.integration.service_process import ServiceProcess
 from tests.integration.test_validations import (
     assert_nothing_left,
     finished,
     reached,
     recommend,
+    request_for,
     validate,
 )
 from tests.integration.worker_process import WorkerProcess, kill, until
@@ -189,3 +193,67 @@ def _holding(store_client: redis.Redis, identifier: str) -> tuple[int, int]:
         if b"starting" in fields[b"data"]
     )
     return starting, times[-1]
+
+
+def test_one_node_keeps_the_order_up_to_its_processes(
+    api: Client, store_client: redis.Redis, nodes: Nodes, tmp_path: Path
+) -> None:
+    """Three processes of one node run twelve validations one by one, oldest first.
+
+    No run is overtaken by more than those that were taken from the queue with it.
+    """
+    recommendation = recommend(api, "tiny")
+    waiting = [validate(api, recommendation, "boot", when_no_worker="wait") for _ in range(12)]
+
+    with nodes("same"), nodes("same"), nodes("same"):
+        records = [finished(api, validation) for validation in waiting]
+
+    spans = {record["id"]: _holding(store_client, record["id"]) for record in records}
+    started = sorted(spans, key=lambda identifier: spans[identifier][0])
+    created = [record["id"] for record in records]
+    assert all(
+        earlier[1] <= later[0] for earlier, later in itertools.pairwise(sorted(spans.values()))
+    )
+    assert all(abs(started.index(name) - created.index(name)) <= 2 for name in created)
+
+
+def test_a_killed_api_does_not_disturb_a_run(
+    embedded_store: EmbeddedStore, store_client: redis.Redis, nodes: Nodes, tmp_path: Path
+) -> None:
+    """The API is a reader of the record: it may be killed and come back while a job runs."""
+    with (
+        ServiceProcess(tmp_path / "api", REDIS_URL=embedded_store.url) as service,
+        nodes("node-a") as worker,
+    ):
+        until(lambda: live_nodes(store_client), "registration")
+        made = service.client.post("/recommendations", json=request_for("slow-load"))
+        queued = service.client.post(
+            f"{made.headers['location']}/validations", json={"mode": "quick"}
+        )
+        address = queued.headers["location"]
+        until(lambda: service.client.get(address).json()["status"] == "measuring", "measuring")
+
+        service.stop(signal.SIGKILL)
+        service.start()
+        until(lambda: service.client.get(address).json()["finished_at"], "the end")
+        record = service.client.get(address).json()
+        assert_nothing_left(worker, store_client)
+
+    assert record["status"] == "succeeded"
+    assert len(record["load_points"]) == 2
+
+
+def test_a_wrong_clock_does_not_hide_a_node(
+    api: Client, store_client: redis.Redis, nodes: Nodes
+) -> None:
+    """Whether a node lives is told by the store's clock, whatever the node's own clock says."""
+    with nodes("node-a"):
+        until(lambda: live_nodes(store_client), "registration")
+        node = live_nodes(store_client)[0]
+        register(store_client, msgspec.structs.replace(node, node="skewed", heartbeat_at="1970"))
+
+        names = {item["node"] for item in api.get("/workers").json()["items"]}
+        ttl = int(str(store_client.ttl(keys.worker("skewed"))))
+
+    assert names == {"node-a", "skewed"}
+    assert 0 < ttl <= keys.WORKER_LIFETIME_S

