@@ -1,7 +1,6 @@
 """The policy: which findings fail, which are waived, and which evidence is missing."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -11,6 +10,7 @@ from api_schemas.estimate import Estimate
 from api_schemas.explanation import Confidence, Finding
 from api_schemas.measurement import CalibratedBy
 from service.tuning.baseline import worse_than
+from service.tuning.days import day_number, day_number_of_id
 from service.tuning.lint.findings import fingerprints, gate_finding, in_order
 
 _CONFIDENCE: dict[Confidence, int] = {"low": 0, "medium": 1, "high": 2}
@@ -166,24 +166,16 @@ def _unmeasured(policy: Policy, one: Evidence, *, today: str) -> Iterator[str]:
     newest = None if one.estimate is None else measured_on(one.estimate)
     if newest is None:
         yield f"{one.title}: no measurement of this configuration is known"
-    elif newest < date.fromisoformat(today) - timedelta(days=days):
-        yield f"{one.title}: it was measured last on {newest}, more than {days} days ago"
+    elif (age := day_number(today) - newest) > days:
+        yield f"{one.title}: it was measured last {age} days ago, the policy allows {days}"
 
 
-def measured_on(estimate: Estimate) -> date | None:
-    """Return the day of the newest measurement that an estimate was learned from.
-
-    Identifiers of measurements are ordered by time: they begin with milliseconds since 1970.
-    """
+def measured_on(estimate: Estimate) -> int | None:
+    """Return the day (counted from 1970) of the newest measurement behind an estimate."""
     basis = estimate.provenance.calibration
     if estimate.basis not in _FROM_MEASUREMENTS or not isinstance(basis, CalibratedBy):
         return None
-    return max((_day_of(name) for name in basis.measurement_ids), default=None)
-
-
-def _day_of(identifier: str) -> date:
-    milliseconds = int(identifier.replace("-", "")[:12], 16)
-    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).date()
+    return max((day_number_of_id(name) for name in basis.measurement_ids), default=None)
 
 
 def _unsure(policy: Policy, one: Evidence) -> Iterator[str]:

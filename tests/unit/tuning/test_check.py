@@ -18,6 +18,7 @@ from api_schemas.model import ModelRef
 from api_schemas.slo import LatencyTarget
 from api_schemas.workload import Workload
 from service.tuning.check import check
+from service.tuning.days import day_number
 from service.tuning.errors import InvalidRequest, UnknownEngineVersion, UnknownModel
 from service.tuning.policy import Evidence, judge_policy, measured_on
 from tests.unit.tuning.lint.asked import TODAY, checked, checked_command, found
@@ -267,5 +268,5 @@ def test_measurements_age_by_the_day_that_is_given() -> None:
         for today in ("2025-12-20", "2026-02-01")
     )
 
-    assert str(day) == "2025-11-29"
+    assert day == day_number("2025-11-29")
     assert (fresh.verdict, stale.verdict) == ("pass", "inconclusive")
