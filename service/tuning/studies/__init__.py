@@ -1,0 +1,1 @@
+"""Studies: the space that is searched, and what the trials add up to."""
