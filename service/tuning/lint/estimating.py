@@ -11,6 +11,7 @@ from api_schemas.model import ModelRef
 from api_schemas.slo import Slo, TargetOutcome
 from service.tuning.calibrations.known import Calibrations
 from service.tuning.engine.versions import EngineVersion
+from service.tuning.hardware.catalogue import resolve_hardware
 from service.tuning.lint.findings import gate_finding
 from service.tuning.lint.interpret import Interpreted
 from service.tuning.models.spec import ModelSpec
@@ -59,6 +60,7 @@ def judge_settings(
             given=config,
             effective=config,
             spec=spec,
+            node=None if hardware is None else resolve_hardware(hardware)[0],
             workload=request.workload,
             slo=request.slo,
             env=env,

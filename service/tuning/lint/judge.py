@@ -58,7 +58,7 @@ def judge_engine(engine: FoundEngine, *, file: SourceFile, judging: Judging) -> 
     read = interpret(engine, release.version)
     model = request.model or _model_ref(read)
     spec, unknown = _resolve(model, judging, engine, file)
-    hardware = None if spec is None or read.unresolved else _hardware(request, read, engine)
+    hardware = None if read.unresolved else _hardware(request, read, engine)
     subject = Subject(model=model, spec=spec, hardware=hardware)
     by_rules, estimate = judge_settings(read, subject, release.version, judging)
     findings = _all_findings(engine, read, by_rules, version=release.version, file=file)
