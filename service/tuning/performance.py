@@ -169,8 +169,18 @@ def closed_form_performance(prepared: Prediction, *, workload: Workload) -> Perf
     for tails, bursts and preemption.
     """
     load = load_shape(workload, replicas=prepared.replicas)
-    state = steady_state(prepared.price, load=load, limits=prepared.limits)
-    return _from_state(prepared, state=state, load=load, workload=workload)
+    performance, predicted = _mean_field(prepared, load=load)
+    band = performance_band(
+        predicted,
+        regime=regime_of(prepared, workload=workload),
+        calibration=prepared.calibration,
+    )
+    return msgspec.structs.replace(performance, band=band)
+
+
+def mean_performance(prepared: Prediction, *, load: LoadShape) -> Performance:
+    """Return mean-field latency and throughput without their bands, for a search among many."""
+    return _mean_field(prepared, load=load)[0]
 
 
 def load_shape(workload: Workload, *, replicas: int) -> LoadShape:
@@ -321,17 +331,16 @@ def _values_of(latencies: RequestLatencies, target: LatencyTarget) -> Floats:
             return latencies.tpot
 
 
-def _from_state(
-    prepared: Prediction, *, state: SteadyState, load: LoadShape, workload: Workload
-) -> Performance:
+def _mean_field(prepared: Prediction, *, load: LoadShape) -> tuple[Performance, Predicted]:
+    """Return the prediction in mean figures without its band, and what gets a band."""
+    state = steady_state(prepared.price, load=load, limits=prepared.limits)
     ttft, e2el, tpot = _closed_form_summaries(prepared, state=state, load=load)
     gaps = _gap_summary(state)
     rate = prepared.replicas * state.run_requests_per_s
-    regime = regime_of(prepared, workload=workload)
     output_rate = rate * load.output_tokens
     held = load.prompt_tokens + load.output_tokens / 2
     usage = state.running * prepared.limits.blocks_of(math.ceil(held)) / prepared.limits.num_blocks
-    return Performance(
+    performance = Performance(
         ttft_ms=_milliseconds(ttft),
         tpot_ms=_milliseconds(tpot),
         itl_ms=_milliseconds(gaps),
@@ -345,19 +354,17 @@ def _from_state(
         running_requests=state.running * prepared.replicas,
         waiting_requests=state.waiting * prepared.replicas,
         saturated=state.is_saturated,
-        band=performance_band(
-            Predicted(
-                ttft=ttft,
-                tpot=tpot,
-                itl=gaps,
-                e2el=e2el,
-                output_tokens_per_s=output_rate,
-                requests_per_s=rate,
-            ),
-            regime=regime,
-            calibration=prepared.calibration,
-        ),
+        band={},
     )
+    predicted = Predicted(
+        ttft=ttft,
+        tpot=tpot,
+        itl=gaps,
+        e2el=e2el,
+        output_tokens_per_s=output_rate,
+        requests_per_s=rate,
+    )
+    return performance, predicted
 
 
 _TAILS = (1.6, 2.0, 3.0)

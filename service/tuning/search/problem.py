@@ -15,6 +15,7 @@ from service.tuning.presets import FilledWorkload
 from service.tuning.rules.domains import recommended_dtype
 from service.tuning.search.demand import Demand, demand_of
 from service.tuning.search.lengths_rule import LengthChoice, choose_length
+from service.tuning.search.memo import Memory
 from service.tuning.search.share import scaled
 from service.tuning.search.utilization_rule import UtilizationChoice, choose_utilization
 
@@ -39,6 +40,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that are not searched: pinned ones, dtype, adapters, drafter."""
     calibrations: Calibrations = ()
     """What was learned from measurements, one per configuration."""
+    memory: Memory = msgspec.field(default_factory=Memory)
+    """What was computed for this request already."""
 
     def most_copies(self, gpus: int) -> int:
         """Return how many copies of that many GPUs the nodes hold; none is cut by a node."""

@@ -10,6 +10,7 @@ from service.tuning.memory.budget import plan_memory
 from service.tuning.memory.plan import KvPlan, MemoryPlan
 from service.tuning.rules.domains import kv_cache_dtype_support, minimum_batched_tokens
 from service.tuning.search.admission_rule import AdmissionChoice, choose_admission
+from service.tuning.search.memo import encoded
 from service.tuning.search.misfit import Misfit, misfit_of
 from service.tuning.search.problem import Problem
 from service.tuning.search.topology import Topology
@@ -73,6 +74,12 @@ def uses_fp8_kv(problem: Problem) -> bool:
 
 def plan_config(problem: Problem, config: EngineConfig) -> tuple[EngineConfig, MemoryPlan]:
     """Return the effective configuration and its memory plan."""
+    return problem.memory.plans.once(
+        problem.spec, problem.node, encoded(config), lambda: _planned(problem, config)
+    )
+
+
+def _planned(problem: Problem, config: EngineConfig) -> tuple[EngineConfig, MemoryPlan]:
     effective = effective_config(
         config, spec=problem.spec, node=problem.node, version=problem.version
     )

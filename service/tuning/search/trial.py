@@ -12,12 +12,14 @@ from service.tuning.accepted_load import accepted_workload
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.performance import (
     Prediction,
-    closed_form_performance,
+    load_shape,
+    mean_performance,
     predict_performance,
     prepare,
 )
+from service.tuning.search.memo import encoded
 from service.tuning.search.problem import Problem
-from service.tuning.search.share import scaled, share_of, slo_of_one
+from service.tuning.search.share import share_of, slo_of_one
 from service.tuning.search.sizing import Sized
 from service.tuning.verdicts import judge_slo
 
@@ -114,16 +116,19 @@ class _Holds:
     """Whether a multiple of the offered load stays within the limits."""
 
     def __init__(self, problem: Problem, trial: Trial) -> None:
-        self._share = accepted_workload(
+        workload = accepted_workload(
             share_of(problem.filled.workload, copies=trial.copies),
             max_model_len=trial.sized.plan.max_model_len,
         )
         self._prepared = prepared(problem, trial.sized)
+        self._load = load_shape(workload, replicas=self._prepared.replicas)
         self._slo = Slo(targets=problem.filled.slo.targets)
 
     def __call__(self, factor: float) -> bool:
-        load = scaled(self._share, factor)
-        performance, outcomes = closed_form(self._prepared, load, self._slo)
+        rate = (self._load.requests_per_s or 0.0) * factor
+        load = msgspec.structs.replace(self._load, requests_per_s=rate)
+        performance = mean_performance(self._prepared, load=load)
+        outcomes = judge_slo(performance, self._slo)
         return not performance.saturated and all(outcome.margin >= 0 for outcome in outcomes)
 
 
@@ -160,8 +165,9 @@ def predict(
 def closed_form(
     prediction: Prediction, workload: Workload, slo: Slo
 ) -> tuple[Performance, tuple[TargetOutcome, ...]]:
-    """Return mean-field behaviour under this load, and its limits judged."""
-    performance = closed_form_performance(prediction, workload=workload)
+    """Return mean-field behaviour under this load without bands, and its limits judged."""
+    load = load_shape(workload, replicas=prediction.replicas)
+    performance = mean_performance(prediction, load=load)
     return performance, tuple(judge_slo(performance, slo))
 
 
@@ -169,6 +175,18 @@ def predict_config(
     problem: Problem, effective: EngineConfig, plan: MemoryPlan, *, workload: Workload, slo: Slo
 ) -> tuple[Performance, tuple[TargetOutcome, ...]]:
     """Return the simulated behaviour of one copy of any configuration that fits."""
+    content = encoded((effective, workload, slo))
+    return problem.memory.runs.once(
+        problem.spec,
+        problem.node,
+        content,
+        lambda: _simulated(problem, effective, plan, workload=workload, slo=slo),
+    )
+
+
+def _simulated(
+    problem: Problem, effective: EngineConfig, plan: MemoryPlan, *, workload: Workload, slo: Slo
+) -> tuple[Performance, tuple[TargetOutcome, ...]]:
     workload = accepted_workload(workload, max_model_len=plan.max_model_len)
     known = problem.calibration_of(effective)
     performance = predict_performance(
@@ -188,6 +206,12 @@ def predict_config(
 
 def prepared(problem: Problem, sized: Sized) -> Prediction:
     """Return what of a prediction does not depend on the load."""
+    return problem.memory.predictions.once(
+        problem.spec, problem.node, encoded(sized.effective), lambda: _prepared(problem, sized)
+    )
+
+
+def _prepared(problem: Problem, sized: Sized) -> Prediction:
     known = problem.calibration_of(sized.effective)
     return prepare(
         spec=problem.spec,
