@@ -3,13 +3,10 @@
 import math
 
 import msgspec
-import numpy as np
 
 from api_schemas.workload import Lengths, SampleLengths, Trace, Workload
-from service.tuning.lengths import max_tokens, quantiles_tokens
+from service.tuning.lengths import length_figures, typical_tokens
 
-_GRID = (np.arange(250) + 0.5) / 250
-"""Quantiles that stand for a distribution once its tail is cut off."""
 _ANSWER_SHARE = 4
 """At least this part of the length is kept for the answer."""
 
@@ -26,7 +23,8 @@ def accepted_workload(workload: Workload, *, max_model_len: int) -> Workload:
     prompts, outputs = workload.prompt_tokens, workload.output_tokens
     if prompts is None or outputs is None:
         return workload
-    longest_prompt, longest_output = max_tokens(prompts), max_tokens(outputs)
+    longest_prompt = length_figures(prompts).max_tokens
+    longest_output = length_figures(outputs).max_tokens
     if longest_prompt + longest_output <= max_model_len:
         return workload
     room = max(max_model_len // _ANSWER_SHARE, max_model_len - longest_prompt)
@@ -41,18 +39,18 @@ def accepted_workload(workload: Workload, *, max_model_len: int) -> Workload:
 
 def _not_longer(lengths: Lengths, limit: int) -> Lengths | None:
     """Return the lengths without those above the limit; None when none is left."""
-    if max_tokens(lengths) <= limit:
+    if length_figures(lengths).max_tokens <= limit:
         return lengths
-    drawn = quantiles_tokens(lengths, _GRID)
+    drawn = typical_tokens(lengths)
     kept = [max(1, math.floor(tokens)) for tokens in drawn if tokens <= limit]
     return SampleLengths(tokens=kept) if kept else None
 
 
 def _cut(lengths: Lengths, limit: int) -> Lengths:
     """Return the lengths with the longer ones ended at the limit."""
-    if max_tokens(lengths) <= limit:
+    if length_figures(lengths).max_tokens <= limit:
         return lengths
-    drawn = np.minimum(quantiles_tokens(lengths, _GRID), limit)
+    drawn = (min(tokens, limit) for tokens in typical_tokens(lengths))
     return SampleLengths(tokens=[max(1, math.floor(tokens)) for tokens in drawn])
 
 

@@ -1,8 +1,10 @@
 """What a distribution of request lengths says: mean, quantiles, extremes, seeded samples."""
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +20,56 @@ from api_schemas.workload import (
 _Z99 = NormalDist().inv_cdf(0.99)
 _TAIL_QUANTILE = 0.9999
 """Stands for the longest draw of a distribution without an upper end."""
+_GRID = (np.arange(250) + 0.5) / 250
+_KEPT = 256
+_LARGEST_KEPT_BYTES = 1 << 15
+"""What is remembered: figures of so many distributions, none described in more bytes."""
+
+
+class LengthFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What the search asks of a distribution again and again."""
+
+    mean_tokens: float
+    max_tokens: int
+    has_spread: bool
+
+
+def length_figures(lengths: Lengths) -> LengthFigures:
+    """Return mean, maximum and spread of the lengths, from memory where they were asked before."""
+    content = msgspec.msgpack.encode(lengths)
+    if len(content) > _LARGEST_KEPT_BYTES:
+        return _figures(lengths)
+    return _remembered(content)
+
+
+@lru_cache(maxsize=_KEPT)
+def _remembered(content: bytes) -> LengthFigures:
+    return _figures(msgspec.msgpack.decode(content, type=Lengths))
+
+
+def typical_tokens(lengths: Lengths) -> tuple[float, ...]:
+    """Return 250 evenly spaced quantiles, which stand for a distribution once its tail is cut."""
+    content = msgspec.msgpack.encode(lengths)
+    if len(content) > _LARGEST_KEPT_BYTES:
+        return _typical(lengths)
+    return _remembered_typical(content)
+
+
+@lru_cache(maxsize=_KEPT)
+def _remembered_typical(content: bytes) -> tuple[float, ...]:
+    return _typical(msgspec.msgpack.decode(content, type=Lengths))
+
+
+def _typical(lengths: Lengths) -> tuple[float, ...]:
+    return tuple(quantiles_tokens(lengths, _GRID).tolist())
+
+
+def _figures(lengths: Lengths) -> LengthFigures:
+    return LengthFigures(
+        mean_tokens=mean_tokens(lengths),
+        max_tokens=max_tokens(lengths),
+        has_spread=has_spread(lengths),
+    )
 
 
 def mean_tokens(lengths: Lengths) -> float:

@@ -21,7 +21,7 @@ from service.tuning.latency.closed_form import LoadShape, SteadyState, runnable,
 from service.tuning.latency.coefficients import Coefficients, bundled_coefficients
 from service.tuning.latency.speculation import read_speculation
 from service.tuning.latency.work import StepWork, price_array, step_work
-from service.tuning.lengths import has_spread, max_tokens, mean_tokens
+from service.tuning.lengths import length_figures, max_tokens, mean_tokens
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.models.spec import ModelSpec
 from service.tuning.simulation.limits import SchedulerLimits, scheduler_limits
@@ -195,8 +195,9 @@ def load_shape(workload: Workload, *, replicas: int) -> LoadShape:
     elif prompts is None or outputs is None:
         raise InvalidRequest("the workload names no lengths", pointer="/workload/prompt_tokens")
     else:
-        prompt, output = mean_tokens(prompts), mean_tokens(outputs)
-        spread = has_spread(prompts) or has_spread(outputs)
+        asked, answered = length_figures(prompts), length_figures(outputs)
+        prompt, output = asked.mean_tokens, answered.mean_tokens
+        spread = asked.has_spread or answered.has_spread
     base = LoadShape(
         prompt_tokens=prompt,
         output_tokens=max(output, 1.0),

@@ -7,6 +7,7 @@ and the first one is weighed down to its share of ten.
 """
 
 import math
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -37,6 +38,10 @@ OPEN_LOOP_REQUESTS = 1000
 MIN_REQUESTS = 20
 MAX_REQUESTS = 20_000
 """Of a larger batch or trace the first requests are simulated."""
+
+_KEPT = 64
+_LARGEST_KEPT_BYTES = 1 << 15
+"""Draws that are remembered: of so many loads, none described in more bytes."""
 
 OUTPUT_JITTER = 0.1
 OUTPUT_JITTER_TOKENS = 10.0
@@ -89,6 +94,8 @@ def draw_traffic(
     prompts, outputs = workload.prompt_tokens, workload.output_tokens
     if prompts is None or outputs is None:
         raise InvalidRequest("the workload names no lengths", pointer="/workload/prompt_tokens")
+    if isinstance(arrivals, PoissonArrivals | GammaArrivals):
+        return _open_loop(arrivals, prompts, outputs, replicas=replicas, seed=seed)
     generator = np.random.default_rng(seed)
     match arrivals:
         case ClosedLoop():
@@ -98,8 +105,6 @@ def draw_traffic(
             )
         case BatchArrivals():
             return _batch(arrivals, prompts, outputs, replicas, generator)
-        case PoissonArrivals() | GammaArrivals():
-            return _open_loop(arrivals, prompts, outputs, replicas, generator)
         case _:
             raise InvalidRequest(
                 "users must be converted to a rate first", pointer="/workload/arrivals"
@@ -169,22 +174,48 @@ def _open_loop(
     arrivals: PoissonArrivals | GammaArrivals,
     prompts: Lengths,
     outputs: Lengths,
+    *,
     replicas: int,
-    generator: np.random.Generator,
+    seed: int,
 ) -> Traffic:
     rate = arrivals.requests_per_s / replicas
     shape = arrivals.burstiness if isinstance(arrivals, GammaArrivals) else 1.0
     number = OPEN_LOOP_REQUESTS
-    gaps = generator.gamma(shape, 1.0 / (shape * rate), number)
+    content = msgspec.msgpack.encode((prompts, outputs, shape, seed))
+    draw = _drawn if len(content) <= _LARGEST_KEPT_BYTES else _drawn.__wrapped__
+    drawn = draw(content)
+    gaps = drawn.gaps * (1.0 / (shape * rate))
     gaps *= number / rate / gaps.sum()
     return Traffic(
-        prompts=sample_tokens(prompts, number, generator),
-        outputs=sample_tokens(outputs, number, generator),
+        prompts=drawn.prompts.copy(),
+        outputs=drawn.outputs.copy(),
         arrivals=np.cumsum(gaps) - gaps[0],
         concurrency=0,
         weights=np.full(number, 1.0 / number),
         waves=0.0,
         offered_requests_per_s=rate,
+    )
+
+
+class _Draws(msgspec.Struct, frozen=True, kw_only=True):
+    """Lengths, and gaps between arrivals of mean `shape`, before a rate is known."""
+
+    gaps: Floats
+    prompts: Ints
+    outputs: Ints
+
+
+@lru_cache(maxsize=_KEPT)
+def _drawn(content: bytes) -> _Draws:
+    """Return the draws of an open loop; a search asks for the same ones at many rates."""
+    prompts, outputs, shape, seed = msgspec.msgpack.decode(
+        content, type=tuple[Lengths, Lengths, float, int]
+    )
+    generator = np.random.default_rng(seed)
+    return _Draws(
+        gaps=generator.standard_gamma(shape, OPEN_LOOP_REQUESTS),
+        prompts=sample_tokens(prompts, OPEN_LOOP_REQUESTS, generator),
+        outputs=sample_tokens(outputs, OPEN_LOOP_REQUESTS, generator),
     )
 
 
