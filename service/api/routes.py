@@ -4,6 +4,8 @@ from litestar import HttpMethod, Response, Router, route
 from litestar.handlers import HTTPRouteHandler
 
 from service.api import (
+    accuracy,
+    api_keys,
     calibrations,
     checks,
     engine_versions,
@@ -15,6 +17,7 @@ from service.api import (
     presets,
     recommendations,
     rules,
+    studies,
     system,
     validations,
 )
@@ -29,6 +32,7 @@ _HANDLERS = (
     gpus.list_gpus,
     gpus.get_gpu,
     presets.list_presets,
+    accuracy.get_accuracy,
     engine_versions.list_engine_versions,
     engine_versions.get_engine_version,
     engine_versions.list_engine_settings,
@@ -51,6 +55,16 @@ _HANDLERS = (
     measurements.get_measurement,
     measurements.delete_measurement,
     calibrations.list_calibrations,
+    studies.create_study,
+    studies.list_studies,
+    studies.get_study,
+    studies.cancel_study,
+    api_keys.create_api_key,
+    api_keys.list_api_keys,
+    api_keys.get_api_key,
+    api_keys.revoke_api_key,
+    api_keys.rotate_api_key,
+    api_keys.list_audit_events,
     system.get_liveness,
     system.get_readiness,
     system.get_metrics,

@@ -20,6 +20,13 @@ def test_the_reference_is_current() -> None:
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 
+def test_the_accuracy_page_is_current() -> None:
+    """docs/accuracy.md shows the tables that GET /accuracy answers."""
+    command = [sys.executable, str(ROOT / "docs" / "make_accuracy.py"), "--check"]
+
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
 def test_every_setting_that_the_readme_names_exists() -> None:
     """The README names no variable that the program does not read."""
     known = {name for name, _, _ in describe_settings()}
