@@ -1,8 +1,11 @@
 """What was measured goes into the performance database, and sharpens the next answers."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from api_schemas.validation import Validation
+import redis
+
+from api_schemas.validation import LoadPoint
 from service.log import get_logger
 from service.measurements import add_load_points
 from service.store.client import StoreUnavailable
@@ -17,33 +20,58 @@ _log = get_logger(__name__)
 
 
 def remember(run: Run, subject: Subject, store: ValidationStore) -> None:
-    """Keep every load point of a run, whatever its end; a result never fails for this."""
+    """Keep every load point of a validation, whatever its end; a result never fails for this."""
+    identifier = run.validation.id
     try:
-        validation = store.find(run.validation.id)
-        if validation is None or not validation.load_points:
-            return
-        added = add_load_points(
-            MeasurementStore(run.client),
+        validation = store.find(identifier)
+        tenant = store.tenant_of(identifier)
+    except StoreUnavailable as error:
+        _log.warning("measurements_not_kept", id=identifier, reason=str(error))
+        return
+    if validation is not None:
+        keep_points(
+            run.client,
             validation.load_points,
-            proven=proven(validation, subject),
+            subject=subject,
+            identifier=identifier,
+            tenant=tenant,
+        )
+
+
+def keep_points(
+    client: redis.Redis,
+    points: Sequence[LoadPoint],
+    *,
+    subject: Subject,
+    identifier: str,
+    tenant: str,
+) -> None:
+    """Keep load points of one subject as measurements of a tenant; what fails is logged."""
+    if not points:
+        return
+    try:
+        added = add_load_points(
+            MeasurementStore(client, tenant=tenant),
+            points,
+            proven=proven(subject, identifier=identifier),
             resolve_model=subject.resolve_model,
             now=_utc_now,
         )
     except (StoreUnavailable, TuningError) as error:
-        _log.warning("measurements_not_kept", id=run.validation.id, reason=str(error))
+        _log.warning("measurements_not_kept", id=identifier, reason=str(error))
         return
     _log.info(
         "measurements_kept",
-        id=run.validation.id,
+        id=identifier,
         number=len(added.measurements),
         calibrations={item.configuration: item.status for item in added.calibrations},
     )
 
 
-def proven(validation: Validation, subject: Subject) -> Proven:
-    """Return what a validation really ran."""
+def proven(subject: Subject, *, identifier: str) -> Proven:
+    """Return what a validation or study really ran."""
     return Proven(
-        validation_id=validation.id,
+        validation_id=identifier,
         model=subject.model,
         hardware=subject.hardware,
         engine_version=subject.version.text,

@@ -1,0 +1,202 @@
+"""Studies: a search over settings on real hardware."""
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, Response, delete, get, post
+from litestar.openapi.spec import Example
+from litestar.params import PathParameter, QueryParameter, RawBody
+
+from api_schemas.recommendation import UnderstoodRequest
+from api_schemas.study import Study, StudyPage, StudyRequest, StudySummary
+from service.api import examples
+from service.api.bodies import encode, read_body
+from service.api.context import Context, InjectedContext
+from service.api.describe import JSON, Answer, Body, describe
+from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
+from service.api.paging import next_link, position_of
+from service.api.problems import Refusal, not_found
+from service.api.proof import check_plan
+from service.store.cursor import encode_cursor
+from service.store.studies import is_ended
+from service.studies import end_study, plan_of, start_study
+from service.tuning.engine.versions import parse_version
+from service.tuning.studies.space import check_space
+
+RETRY_AFTER_S = "30"
+
+StudyId = Annotated[
+    str,
+    PathParameter(
+        max_length=64,
+        description="Id of a study.",
+        examples=[Example(value=examples.STUDY_ID)],
+    ),
+]
+
+
+class _Proven(msgspec.Struct, frozen=True):
+    request: UnderstoodRequest
+    config: msgspec.Raw
+
+
+@post(
+    "/studies",
+    operation_id="createStudy",
+    summary="Search for better settings on real hardware",
+    tags=["proof"],
+    sync_to_thread=True,
+    status_code=202,
+    opt=describe(
+        Answer(
+            202,
+            "Stored and queued; follow it under Location.",
+            kind=Study,
+            headers=("Location", "Retry-After", REPLAYED),
+        ),
+        body=Body(
+            StudyRequest,
+            "A recommendation to start from, the settings that may vary, and a budget.",
+            {"two settings, twelve trials": examples.study_request},
+        ),
+        problems=(
+            "too-large",
+            "unsupported-media-type",
+            "not-found",
+            "conflict",
+            "no-worker",
+            "idempotency-in-progress",
+            "idempotency-key-reused",
+            "store-unavailable",
+        ),
+        request_headers=(HEADER,),
+    ),
+)
+def create_study(
+    body: RawBody, request: Request[Any, Any, Any], context: InjectedContext
+) -> Response[bytes]:
+    """Try configurations on a worker until the best one that meets the targets is known.
+
+    vLLM's defaults and the recommendation are measured first, then what the model expects most of,
+    then what a tree-structured Parzen estimator proposes with the targets as constraints. What
+    cannot start or win is not measured; what fails keeps its reason.
+    """
+    asked = read_body(body, StudyRequest)
+    return answer_once(
+        request, body, context=context, make=lambda making: _create(context, asked, making)
+    )
+
+
+@get(
+    "/studies",
+    operation_id="listStudies",
+    summary="List studies",
+    tags=["proof"],
+    sync_to_thread=True,
+    opt=describe(
+        Answer(200, "One page, newest first.", kind=StudyPage, headers=("Link",)),
+        problems=("store-unavailable",),
+    ),
+)
+def list_studies(
+    *,
+    context: InjectedContext,
+    cursor: Annotated[
+        str | None,
+        QueryParameter(
+            max_length=128, description="Where the page starts: `next_cursor` of the last one."
+        ),
+    ] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=200, description="Rows of the page.")] = 50,
+) -> Response[bytes]:
+    """Return studies with their state, newest first."""
+    studies, last_id = context.studies.page(limit=limit, after=position_of(cursor))
+    following = encode_cursor(last_id) if last_id else None
+    answer = StudyPage(items=[_row(study) for study in studies], next_cursor=following)
+    headers = next_link("/studies", {"limit": limit}, following)
+    return Response(encode(answer), media_type=JSON, headers=headers)
+
+
+@get(
+    "/studies/{study_id:str}",
+    operation_id="getStudy",
+    summary="Show a study",
+    tags=["proof"],
+    sync_to_thread=True,
+    opt=describe(
+        Answer(200, "The study as far as it is.", kind=Study, headers=("Retry-After",)),
+        problems=("not-found", "store-unavailable"),
+    ),
+)
+def get_study(study_id: StudyId, context: InjectedContext) -> Response[bytes]:
+    """Return its trials so far, the best one that meets the targets, and the Pareto front."""
+    study = _find(context, study_id)
+    headers = {} if is_ended(study) else {"Retry-After": RETRY_AFTER_S}
+    return Response(encode(study), media_type=JSON, headers=headers)
+
+
+@delete(
+    "/studies/{study_id:str}",
+    operation_id="cancelStudy",
+    summary="Cancel a study",
+    tags=["proof"],
+    sync_to_thread=True,
+    status_code=202,
+    opt=describe(
+        Answer(202, "It is cancelled, or will be within seconds.", kind=Study),
+        problems=("not-found", "conflict", "store-unavailable"),
+    ),
+)
+def cancel_study(study_id: StudyId, context: InjectedContext) -> Response[bytes]:
+    """End it at whatever trial it is; its trials stay, and asking again changes nothing."""
+    study = _find(context, study_id)
+    if is_ended(study) and study.status != "cancelled":
+        raise Refusal("conflict", f"The study is already {study.status}.")
+    context.studies.request_cancel(study_id)
+    if not context.studies.is_claimed(study_id):
+        end_study(context.studies, study, now=context.now())
+    return Response(encode(_find(context, study_id)), status_code=202, media_type=JSON)
+
+
+def _create(context: Context, request: StudyRequest, making: Making) -> Response[bytes]:
+    stored = context.recommendations.find(request.recommendation_id)
+    if stored is None:
+        raise not_found("recommendation", request.recommendation_id)
+    proven = msgspec.json.decode(stored.body, type=_Proven)
+    check_space(request.space, version=parse_version(proven.request.engine.version))
+    gpu = proven.request.hardware.gpu
+    check_plan(context, plan_of(request), gpu=gpu, config=proven.config)
+    study = start_study(
+        context.store,
+        context.studies,
+        request,
+        identifier=making.identifier("study"),
+        gpu=gpu,
+        at=context.now(),
+    )
+    headers = {"Location": _address(study.id), "Retry-After": RETRY_AFTER_S}
+    return Response(encode(study), status_code=202, media_type=JSON, headers=headers)
+
+
+def _find(context: Context, identifier: str) -> Study:
+    study = context.studies.find(identifier)
+    if study is None:
+        raise not_found("study", identifier)
+    return study
+
+
+def _row(study: Study) -> StudySummary:
+    return StudySummary(
+        id=study.id,
+        created_at=study.created_at,
+        recommendation_id=study.request.recommendation_id,
+        status=study.status,
+        progress=study.progress,
+        trials=len(study.trials),
+        best=study.best,
+        url=_address(study.id),
+    )
+
+
+def _address(identifier: str) -> str:
+    return f"/studies/{identifier}"

@@ -1,0 +1,179 @@
+"""Studies in Redis or Valkey: the record in fields, its trials beside it.
+
+The trials are all that a search needs to go on, so an interrupted study loses at most the trial
+that was under way.
+"""
+
+from typing import Any
+
+import msgspec
+import redis
+
+from api_schemas.study import STUDY_ENDS, Study, StudyTrial
+from service.store import keys
+from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.validations import Change
+
+_TRIALS = "trials"
+_CHANGE = """
+local status = redis.call('HGET', KEYS[1], 'status')
+if not status then
+  return 'missing'
+end
+for _, ended in ipairs(cjson.decode(ARGV[1])) do
+  if cjson.decode(status) == ended then
+    return 'finished'
+  end
+end
+if redis.call('HGET', KEYS[1], 'attempt') ~= ARGV[2] then
+  return 'stale'
+end
+if ARGV[3] ~= '' then
+  redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
+end
+for index = 6, #ARGV, 2 do
+  redis.call('HSET', KEYS[1], ARGV[index], ARGV[index + 1])
+end
+status = cjson.decode(redis.call('HGET', KEYS[1], 'status'))
+for _, ended in ipairs(cjson.decode(ARGV[1])) do
+  if status == ended then
+    redis.call('SREM', KEYS[3], ARGV[5])
+    redis.call('DEL', KEYS[4])
+  end
+end
+return 'done'
+"""
+
+
+class StudyStore:
+    """Studies of one tenant; without a tenant it finds those of all by id, as workers do."""
+
+    def __init__(self, client: redis.Redis, *, tenant: str | None = None) -> None:
+        self._client = client
+        self._tenant = tenant
+        self._change = client.register_script(_CHANGE)
+
+    def create(self, study: Study) -> None:
+        """Store a new record with its index entries, all or nothing.
+
+        Raises:
+            StoreUnavailable: It is not known to be stored.
+        """
+        tenant = self._tenant or keys.DEFAULT_TENANT
+        fields: dict[Any, Any] = {
+            name: msgspec.json.encode(getattr(study, name))
+            for name in study.__struct_fields__
+            if name != _TRIALS
+        }
+        with reaching_the_store(), self._client.pipeline(transaction=True) as pipe:
+            pipe.hset(keys.study(study.id), mapping=fields | {"tenant": tenant})
+            pipe.zadd(keys.studies(tenant=tenant), {study.id: 0})
+            pipe.sadd(keys.unfinished_studies(), study.id)
+            pipe.execute()
+
+    def find(self, identifier: str) -> Study | None:
+        """Return a study with its trials so far, or None."""
+        with reaching_the_store(), self._client.pipeline(transaction=True) as pipe:
+            pipe.hgetall(keys.study(identifier))
+            pipe.hvals(keys.study_trials(identifier))
+            fields, trials = pipe.execute()
+        named = {text(name): binary(value) for name, value in fields.items()}
+        if not named or not is_visible(named.pop("tenant", None), to=self._tenant):
+            return None
+        return _assemble(named, trials)
+
+    def page(self, *, limit: int, after: str | None = None) -> tuple[list[Study], str | None]:
+        """Return up to `limit` studies older than `after`, and where the next page starts."""
+        index = keys.studies(tenant=self._tenant or keys.DEFAULT_TENANT)
+        newest = f"({after}" if after else "+"
+        with reaching_the_store():
+            ids = self._client.zrevrangebylex(index, newest, "-", start=0, num=limit + 1)
+        names = [text(identifier) for identifier in ids]
+        found = (self.find(name) for name in names[:limit])
+        studies = [study for study in found if study is not None]
+        return studies, names[limit - 1] if len(names) > limit else None
+
+    def tenant_of(self, identifier: str) -> str:
+        """Return the tenant whose study this is."""
+        with reaching_the_store():
+            tenant = self._client.hget(keys.study(identifier), "tenant")
+        return keys.DEFAULT_TENANT if tenant is None else text(tenant)
+
+    def unfinished(self) -> list[str]:
+        """Return the ids of studies that have not ended, oldest first."""
+        with reaching_the_store():
+            return sorted(text(m) for m in self._client.smembers(keys.unfinished_studies()))
+
+    def change(
+        self,
+        identifier: str,
+        *,
+        attempt: int,
+        trial: StudyTrial | None = None,
+        next_attempt: int | None = None,
+        **fields: Any,  # noqa: ANN401  # fields of the record
+    ) -> Change:
+        """Set fields and a trial in one step, unless the study ended or went to another attempt."""
+        changed: dict[str, Any] = dict(fields)
+        if next_attempt is not None:
+            changed["attempt"] = next_attempt
+        pairs = [part for k, value in changed.items() for part in (k, msgspec.json.encode(value))]
+        with reaching_the_store():
+            outcome = self._change(
+                keys=[
+                    keys.study(identifier),
+                    keys.study_trials(identifier),
+                    keys.unfinished_studies(),
+                    keys.study_owner(identifier),
+                ],
+                args=[
+                    msgspec.json.encode(sorted(STUDY_ENDS)),
+                    str(attempt),
+                    "" if trial is None else str(trial.number),
+                    b"" if trial is None else msgspec.json.encode(trial),
+                    identifier,
+                    *pairs,
+                ],
+            )
+        return Change(text(outcome))
+
+    def request_cancel(self, identifier: str) -> None:
+        """Ask the running process to end."""
+        with reaching_the_store():
+            self._client.hset(keys.study(identifier), "cancel", "1")
+
+    def cancel_requested(self, identifier: str) -> bool:
+        """Tell whether somebody asked to end it."""
+        with reaching_the_store():
+            return self._client.hget(keys.study(identifier), "cancel") is not None
+
+    def keep_claim(self, identifier: str, *, owner: str) -> None:
+        """Say that a process works on it, until the next call is overdue."""
+        with reaching_the_store():
+            key = keys.study_owner(identifier)
+            self._client.set(key, owner, ex=keys.VALIDATION_OWNER_LIFETIME_S)
+
+    def drop_claim(self, identifier: str) -> None:
+        """Say that nobody works on it any more."""
+        with reaching_the_store():
+            self._client.delete(keys.study_owner(identifier))
+
+    def is_claimed(self, identifier: str) -> bool:
+        """Tell whether a live process works on it."""
+        with reaching_the_store():
+            return bool(self._client.exists(keys.study_owner(identifier)))
+
+
+def is_ended(study: Study) -> bool:
+    """Tell whether the record can no longer change."""
+    return study.status in STUDY_ENDS
+
+
+def _assemble(fields: dict[str, bytes], trials: list[bytes]) -> Study:
+    """Return the record from its stored fields; unknown ones are of a later version."""
+    known = Study.__struct_fields__
+    raw = {name: msgspec.Raw(value) for name, value in fields.items() if name in known}
+    raw[_TRIALS] = msgspec.Raw(b"[" + b",".join(binary(trial) for trial in trials) + b"]")
+    study = msgspec.json.decode(msgspec.json.encode(raw), type=Study)
+    ordered = sorted(study.trials, key=lambda trial: trial.number)
+    return msgspec.structs.replace(study, trials=ordered)

@@ -1,0 +1,154 @@
+"""Starting studies, and giving lost ones back to the queue."""
+
+from datetime import datetime
+
+import redis
+from rq import Queue
+from rq.exceptions import DuplicateJobError
+from rq.job import Job
+from rq.serializers import JSONSerializer
+
+from api_schemas.study import Study, StudyRequest
+from api_schemas.validation import Failure, ValidationPlan
+from service.identifiers import timestamp
+from service.queue import LEASE_WAIT_LIMIT_S, queue_of
+from service.store.client import reaching_the_store
+from service.store.studies import StudyStore
+from service.store.validations import Change
+
+FUNCTION = "workers.study.run_study"
+MAX_ATTEMPTS = 5
+"""Starts of a study whose process was lost; each goes on where the last one ended."""
+_MARGIN_S = 300.0
+_RESULT_LIFETIME_S = 60
+_FAILURE_LIFETIME_S = 24 * 3600
+
+
+def plan_of(request: StudyRequest) -> ValidationPlan:
+    """Return a study's place and minutes as the plan of a validation."""
+    return ValidationPlan(
+        mode="quick",
+        max_minutes=min(request.max_minutes, 24 * 60),
+        queue=request.queue,
+        model_path=request.model_path,
+        when_no_worker=request.when_no_worker,
+    )
+
+
+def start_study(
+    client: redis.Redis,
+    store: StudyStore,
+    request: StudyRequest,
+    *,
+    identifier: str,
+    gpu: str,
+    at: datetime,
+) -> Study:
+    """Store a study, then hand it to the workers; a crash in between is healed by them.
+
+    Raises:
+        StoreUnavailable: It is not known to be stored.
+    """
+    study = Study(
+        id=identifier,
+        created_at=timestamp(at),
+        request=request,
+        status="queued",
+        stage="queued",
+        progress=0.0,
+        queue=queue_of(plan_of(request), gpu=gpu),
+    )
+    store.create(study)
+    enqueue_study(client, study)
+    return study
+
+
+def enqueue_study(client: redis.Redis, study: Study) -> None:
+    """Hand a stored study to the workers; doing it twice is the same as once.
+
+    Raises:
+        StoreUnavailable: The store did not acknowledge it.
+    """
+    timeout = round(LEASE_WAIT_LIMIT_S + study.request.max_minutes * 60 + _MARGIN_S)
+    with reaching_the_store():
+        queue = Queue(study.queue, connection=client, serializer=JSONSerializer)
+        try:
+            queue.enqueue_call(
+                FUNCTION,
+                args=[study.id, study.attempt],
+                job_id=_job_id(study),
+                timeout=timeout,
+                result_ttl=_RESULT_LIFETIME_S,
+                failure_ttl=_FAILURE_LIFETIME_S,
+                unique=True,
+            )
+        except DuplicateJobError:
+            return
+
+
+def heal_studies(client: redis.Redis, store: StudyStore, *, now: datetime) -> list[str]:
+    """Give studies whose job or process was lost back to the queue; return their ids.
+
+    Raises:
+        StoreUnavailable: The store did not answer.
+    """
+    healed = []
+    for identifier in store.unfinished():
+        study = store.find(identifier)
+        if study is None or store.is_claimed(identifier):
+            continue
+        if study.status == "queued":
+            with reaching_the_store():
+                is_known = Job.exists(_job_id(study), connection=client)
+            if not is_known:
+                enqueue_study(client, study)
+        else:
+            go_on(client, store, study, now=now)
+            healed.append(identifier)
+    return healed
+
+
+def go_on(client: redis.Redis, store: StudyStore, study: Study, *, now: datetime) -> None:
+    """Queue a study whose process was lost once more, or end it as cancelled or failed."""
+    if store.cancel_requested(study.id):
+        end_study(store, study, now=now)
+        return
+    if study.attempt >= MAX_ATTEMPTS:
+        failure = Failure(stage="lost", reason="its process was lost too often", log_tail="")
+        store.change(
+            study.id,
+            attempt=study.attempt,
+            status="failed",
+            stage="lost",
+            progress=1.0,
+            failure=failure,
+            finished_at=timestamp(now),
+        )
+        return
+    moved = store.change(
+        study.id,
+        attempt=study.attempt,
+        next_attempt=study.attempt + 1,
+        status="queued",
+        stage="queued",
+        notes=[*study.notes, "Its process was lost; it went on where it was."],
+    )
+    fresh = store.find(study.id) if moved is Change.DONE else None
+    if fresh is not None:
+        enqueue_study(client, fresh)
+
+
+def end_study(store: StudyStore, study: Study, *, now: datetime) -> None:
+    """End a study that nobody works on, because somebody asked to."""
+    store.change(
+        study.id,
+        attempt=study.attempt,
+        status="cancelled",
+        stage="cancelled",
+        progress=1.0,
+        finished_at=timestamp(now),
+    )
+
+
+def _job_id(study: Study) -> str:
+    return f"study-{study.id}-{study.attempt}"

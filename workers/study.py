@@ -1,0 +1,319 @@
+"""What the queue names for studies: `run_study`, with an id and the number of the attempt.
+
+A study works like a validation that measures one configuration after the other; its record is the
+study's own.
+"""
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import redis
+from rq.timeouts import JobTimeoutException
+
+from api_schemas.engine import Engine, EngineConfig
+from api_schemas.estimate import EstimateRequest
+from api_schemas.study import Study, StudyTrial
+from api_schemas.validation import Failure, LoadPoint, Validation
+from service.identifiers import timestamp
+from service.log import configure_logging, get_logger
+from service.model_lookup import make_resolver
+from service.store.models import ModelStore
+from service.store.studies import StudyStore, is_ended
+from service.store.validations import Change
+from service.studies import go_on, plan_of
+from service.tuning.engine.defaults import effective_config
+from service.tuning.errors import TuningError
+from service.tuning.estimate import estimate
+from service.tuning.hardware.catalogue import resolve_hardware
+from service.tuning.studies.outcome import (
+    best_trial,
+    figures_of,
+    pareto_front,
+    violations_of,
+)
+from service.tuning.studies.prior import Prior, prior_of
+from workers.experiment import Experiment
+from workers.inventory import describe_node
+from workers.jobs import WorkerStopping, _end_with_the_worker, _lease, _recommendation
+from workers.learn import keep_points
+from workers.run import Cancelled, Failed, OutOfTime, Run, TakenOver
+from workers.settings import WorkerSettings, read_worker_settings
+from workers.study_search import Candidate, StudySearch
+from workers.subject import Subject, choose_subject, describe_environment
+
+_log = get_logger(__name__)
+_LEAST_SECONDS = 20.0
+
+
+class StudyTrack:
+    """The store of a study under the words in which a run writes its validation."""
+
+    def __init__(self, store: StudyStore) -> None:
+        self._store = store
+        self.points: list[LoadPoint] = []
+        """Load points since the last trial began."""
+
+    def change(
+        self,
+        identifier: str,
+        *,
+        attempt: int,
+        load_point: LoadPoint | None = None,
+        **fields: Any,  # noqa: ANN401  # fields of a validation
+    ) -> Change:
+        """Write the stage and what a study shares with a validation; keep points for the trial."""
+        if load_point is not None:
+            self.points.append(load_point)
+        kept = {name: fields[name] for name in ("stage", "notes", "environment") if name in fields}
+        return self._store.change(identifier, attempt=attempt, **kept)
+
+    def has_older_waiting(self, validation: Validation, *, owner: str) -> bool:
+        """Tell whether an older run waits for the devices; a study takes them as they come."""
+        del validation, owner
+        return False
+
+    def cancel_requested(self, identifier: str) -> bool:
+        """Tell whether somebody asked to end it."""
+        return self._store.cancel_requested(identifier)
+
+    def keep_claim(self, identifier: str, *, owner: str) -> None:
+        """Say that a process works on it."""
+        self._store.keep_claim(identifier, owner=owner)
+
+    def drop_claim(self, identifier: str) -> None:
+        """Say that nobody works on it any more."""
+        self._store.drop_claim(identifier)
+
+
+def run_study(identifier: str, attempt: int) -> None:
+    """Search for the best configuration; everything that is worth telling is in its record."""
+    settings = read_worker_settings()
+    configure_logging(level=settings.log_level, output=settings.log_format)  # type: ignore[arg-type]
+    _end_with_the_worker()
+    client = redis.Redis.from_url(settings.redis_url, socket_timeout=10, socket_connect_timeout=10)
+    with client:
+        store = StudyStore(client)
+        study = store.find(identifier)
+        if study is None or is_ended(study) or study.attempt != attempt:
+            _log.info("study_skipped", id=identifier, attempt=attempt)
+            return
+        track = StudyTrack(store)
+        with Run(client, track, _as_validation(study), node=settings.node) as run:  # type: ignore[arg-type]  # the same words
+            try:
+                _conduct(_Work(run=run, track=track, store=store, study=study), settings)
+            except WorkerStopping:
+                go_on(client, store, study, now=datetime.now(UTC))
+
+
+class _Work(msgspec.Struct, kw_only=True):
+    """A study while it is worked on."""
+
+    run: Run
+    track: StudyTrack
+    store: StudyStore
+    study: Study
+
+    def write(self, **fields: Any) -> None:  # noqa: ANN401  # fields of the record
+        """Write to the record.
+
+        Raises:
+            TakenOver: It went to another process, or is finished.
+        """
+        outcome = self.store.change(self.study.id, attempt=self.study.attempt, **fields)
+        if outcome is not Change.DONE:
+            raise TakenOver(f"{self.study.id}: {outcome.value}")
+
+
+def _conduct(work: _Work, settings: WorkerSettings) -> None:
+    """Take the study to its end, whatever happens."""
+    folder = settings.work_dir / "studies" / work.study.id
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _search(work, settings, folder)
+    except Cancelled:
+        _finish(work, "cancelled")
+    except TakenOver as error:
+        _log.warning("study_taken_over", reason=str(error))
+    except (OutOfTime, JobTimeoutException):
+        _finish(work, "timed_out")
+    except Failed as error:
+        _finish(work, "failed", failure=error.failure)
+    except Exception as error:  # noqa: BLE001  # the record must say so, whatever it was
+        _log.exception("study_broke", id=work.study.id)
+        failure = Failure(stage="load", reason=f"a fault of Setpoint: {error!r}", log_tail="")
+        _finish(work, "failed", failure=failure)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _search(work: _Work, settings: WorkerSettings, folder: Path) -> None:
+    run, study = work.run, work.study
+    started_at = study.started_at or timestamp(datetime.now(UTC))
+    work.write(status="running", stage="leasing", started_at=started_at)
+    recommendation = _recommendation(run)
+    node = describe_node(settings)
+    devices = _lease(run, node, recommendation, settings)
+    run.start_clock()
+    tenant = work.store.tenant_of(study.id)
+    try:
+        subject = choose_subject(
+            recommendation,
+            run.validation.plan,
+            node=node,
+            devices=devices,
+            resolve_model=make_resolver(ModelStore(run.client, tenant=tenant)),
+            allow_code=settings.allow_code,
+        )
+    except LookupError as error:
+        raise Failed("start", str(error)) from error
+    run.note(*subject.notes)
+    work.write(environment=describe_environment(subject, node), notes=run.notes)
+    search = StudySearch(
+        study.request,
+        recommended=recommendation.config,
+        effective=_defaults(subject, recommendation.config, tuple(study.request.space)),
+        slo=subject.slo,
+        predict=lambda config: _prior(subject, config),
+        trials=[trial for trial in study.trials if trial.state != "running"],
+    )
+    experiment = Experiment(run, subject, folder)
+    while (candidate := search.ask()) is not None:
+        run.check()
+        _try(work, search, experiment, candidate)
+    _finish(work, "succeeded")
+
+
+def _try(work: _Work, search: StudySearch, experiment: Experiment, candidate: Candidate) -> None:
+    """Measure one candidate, or note why not; its record is written before and after."""
+    trial = StudyTrial(
+        number=candidate.number,
+        origin=candidate.origin,
+        state="pruned" if candidate.skip else "running",
+        reason=candidate.skip,
+        parameters=candidate.parameters,
+        config=candidate.config,
+        predicted=candidate.predicted,
+    )
+    progress = round(search.measured / work.study.request.max_trials, 3)
+    work.write(trial=trial, stage=f"trial {trial.number}", progress=min(progress, 1.0))
+    if not candidate.skip:
+        trial = _measured(work, experiment, trial)
+    search.tell(trial)
+    objectives = work.study.request.objectives
+    work.write(
+        trial=trial,
+        baseline=next((t.number for t in search.trials if t.origin == "baseline"), None),
+        best=best_trial(search.trials, objectives),
+        pareto=pareto_front(search.trials, objectives),
+    )
+
+
+def _measured(work: _Work, experiment: Experiment, trial: StudyTrial) -> StudyTrial:
+    """Return the trial with what came of it; what fails keeps its reason."""
+    run, subject = work.run, experiment.subject
+    work.track.points.clear()
+    before = run.remaining_s
+    try:
+        point = _load(work, experiment, trial.config)
+    except Failed as error:
+        failure = error.failure
+        return msgspec.structs.replace(
+            trial, state="failed", reason=f"{failure.stage}: {failure.reason}"
+        )
+    keep_points(
+        run.client,
+        work.track.points,
+        subject=subject,
+        identifier=work.study.id,
+        tenant=work.store.tenant_of(work.study.id),
+    )
+    figures = figures_of(point)
+    missed = violations_of(figures, subject.slo)
+    _log.info("trial_measured", id=work.study.id, number=trial.number, meets=not missed)
+    return msgspec.structs.replace(
+        trial,
+        state="complete",
+        measured=figures,
+        meets=not missed,
+        violations=missed,
+        load_point=point,
+        seconds=round(before - run.remaining_s, 1),
+    )
+
+
+def _load(work: _Work, experiment: Experiment, config: EngineConfig) -> LoadPoint:
+    """Return what came of the load under one configuration, in a server of its own."""
+    planned = experiment.subject.predict(config)
+    if planned is None:
+        raise Failed("start", "this configuration cannot be planned")
+    seconds = min(work.study.request.trial_minutes * 60, work.run.remaining_s)
+    with experiment.server(config, planned=planned, progress=0.0) as session:
+        found = experiment.measure(
+            session,
+            experiment.arrivals,
+            label="trial",
+            seconds=max(seconds, _LEAST_SECONDS),
+            progress=0.5,
+        )
+    return found.point
+
+
+def _finish(work: _Work, status: str, **fields: Any) -> None:  # noqa: ANN401  # fields of the record
+    try:
+        work.write(
+            status=status,
+            stage=status,
+            progress=1.0,
+            notes=work.run.notes,
+            finished_at=timestamp(datetime.now(UTC)),
+            **fields,
+        )
+    except TakenOver as error:
+        _log.warning("study_taken_over", reason=str(error))
+
+
+def _prior(subject: Subject, config: EngineConfig) -> Prior | None:
+    """Return what Setpoint expects of a configuration; None where it cannot say."""
+    request = EstimateRequest(
+        model=subject.model,
+        hardware=subject.hardware,
+        engine=Engine(version=subject.version.text, config=config),
+        workload=subject.workload,
+        slo=subject.slo,
+    )
+    try:
+        return prior_of(estimate(request, resolve_model=subject.resolve_model))
+    except TuningError:
+        return None
+
+
+def _defaults(subject: Subject, config: EngineConfig, searched: tuple[str, ...]) -> EngineConfig:
+    """Return what vLLM takes by itself for the settings that are searched."""
+    kept = {k: v for k, v in msgspec.to_builtins(config).items() if k not in searched}
+    left = msgspec.convert(kept, EngineConfig)
+    try:
+        node, _ = resolve_hardware(subject.hardware)
+        spec = subject.resolve_model(subject.model)
+        return effective_config(left, spec=spec, node=node, version=subject.version)
+    except TuningError:
+        return left
+
+
+def _as_validation(study: Study) -> Validation:
+    """Return the study in the words of a run; it is never stored."""
+    return Validation(
+        id=study.id,
+        recommendation_id=study.request.recommendation_id,
+        mode="quick",
+        plan=plan_of(study.request),
+        status="queued",
+        stage=study.stage,
+        progress=study.progress,
+        created_at=study.created_at,
+        notes=study.notes,
+        queue=study.queue,
+        attempt=study.attempt,
+    )
