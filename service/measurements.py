@@ -6,7 +6,7 @@ Answers only read what was fitted. The API and the workers share these functions
 import hashlib
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -33,7 +33,7 @@ from service.tuning.lengths import mean_tokens
 from service.tuning.measurements.accept import Accepted, accept
 from service.tuning.measurements.load_points import Proven, accepted_load_point
 from service.tuning.provenance import latency_version
-from service.tuning.situation import ModelResolver
+from service.tuning.situation import ModelResolver, Situation
 
 Clock = Callable[[], datetime]
 _DIGITS = 12
@@ -152,7 +152,10 @@ def refit(
             return record
         record = _stored_fit(store, measured, configuration=configuration, version=version)
         if record is None:
-            record = _fit(measured, version=version, resolve_model=resolve_model, at=now())
+            readable = list(_readable(measured, resolve_model=resolve_model))
+            if not readable:
+                return None
+            record = _fit(readable, configuration=configuration, version=version, at=now())
             store.save_calibration(record)
     return record
 
@@ -252,18 +255,31 @@ def _stored_fit(
     )
 
 
+def _readable(
+    measured: Sequence[Measurement], *, resolve_model: ModelResolver
+) -> Iterator[tuple[Measurement, Situation]]:
+    """Yield the measurements with what was measured; a model may have been removed since."""
+    for item in measured:
+        try:
+            yield item, situation_of(item, resolve_model=resolve_model)
+        except TuningError:
+            continue
+
+
 def _fit(
-    measured: Sequence[Measurement], *, version: str, resolve_model: ModelResolver, at: datetime
+    measured: Sequence[tuple[Measurement, Situation]],
+    *,
+    configuration: str,
+    version: str,
+    at: datetime,
 ) -> Calibration:
-    situations = [situation_of(item, resolve_model=resolve_model) for item in measured]
-    found = (
-        point_of(item, situation) for item, situation in zip(measured, situations, strict=True)
-    )
+    found = (point_of(item, situation) for item, situation in measured)
     fitted = calibrate([point for point in found if point is not None])
-    first, key = measured[0], key_of(situations[0])
-    used = [item for item in measured if item.id in fitted.points]
+    first, situation = measured[0]
+    key = key_of(situation)
+    used = [item for item, _ in measured if item.id in fitted.points]
     return Calibration(
-        configuration=key.text,
+        configuration=configuration,
         version=version,
         model=first.model.id,
         gpu=key.gpu,
