@@ -20,3 +20,8 @@ def compiled(function: _Function) -> _Function:
     except RuntimeError:  # no folder to keep the code in
         done = numba.njit(function)
     return cast("_Function", done)
+
+
+def inlined(function: _Function) -> _Function:
+    """Return the function compiled into each of its callers: for what inner loops call."""
+    return cast("_Function", numba.njit(inline="always")(function))

@@ -59,7 +59,7 @@ from service.tuning.latency.price import (
     WINDOW_CONTEXT,
     WINDOW_PAIR,
 )
-from service.tuning.simulation.compiled import compiled
+from service.tuning.simulation.compiled import compiled, inlined
 
 TIE_S = 1e-9
 """Instants this close count as the same, so that rounding decides nothing."""
@@ -188,7 +188,7 @@ def step_shares(price: Floats, batch: Floats, shares: Floats) -> float:
     return total
 
 
-@compiled
+@inlined
 def sequence_blocks(groups: Ints, tokens: int) -> int:
     """Return the block ids that a sequence of `tokens` holds.
 
@@ -231,30 +231,294 @@ def gap_bin(seconds: float) -> int:
     return min(int(position), GAP_BINS - 1)
 
 
+(
+    PROMPTS,
+    OUTPUTS,
+    COMPUTED,
+    GENERATED,
+    HELD,
+    COMMON,
+    GIVEN,
+    LOST_BLOCKS,
+    LOST_TOKENS,
+    LOST_AT,
+    EVENT_REACHED,
+    EVENT_FIRST,
+    EVENT_END,
+    PREEMPTIONS,
+) = range(14)
+"""Columns of the table of requests: prompt tokens and sampling steps; tokens computed and steps
+done; blocks of its own and shared ones; tokens of this step; blocks and tokens that a preemption
+took and how many blocks had been handed out by then; events of its way; preemptions."""
+NUM_COLUMNS = 14
+SENT, REACHED, SCHEDULED, FIRST, END, LATEST = range(6)
+"""Columns of the times: of the way of a request, and of its latest token."""
+NUM_TIMES = 6
+IN_ORDER, SENT_BACK = 0, 1
+"""Rows of the lists: running requests in order of admission; preempted ones, the next on top."""
+
+(
+    BUDGET,
+    MAX_RUNNING,
+    BLOCKS,
+    CLIENTS,
+    WHOLE_GATE,
+    WATERMARK,
+    SHARED,
+    CHUNKED,
+    LONGEST_CHUNK,
+    KEEPS_BLOCKS,
+    HIT_TOKENS,
+) = range(11)
+"""Places in the array of limits."""
+(
+    RUNNING,
+    STACKED,
+    HEAD,
+    ARRIVED,
+    ISSUED,
+    FREE,
+    HANDED_OUT,
+    PREFIX_BLOCKS,
+    PREFIX_READY,
+    LEFT,
+    PREEMPTED,
+    ADMITTED,
+    IDLE,
+    REMAINING,
+    GROWING,
+    DECODING,
+) = range(16)
+"""Places in the array of counters: running, sent back, first waiting, reached and sent requests;
+free blocks and all ever handed out; blocks of the shared prefix and whether it is computed; token
+budget left, whether this step preempted, admitted, found the engine idle; steps until an answer
+ends or a window fills, sequences whose window still grows, decoding sequences."""
+NUM_COUNTERS = 16
+NOW, TAKEN_IN = 0, 1
+"""Places in the array of clocks: the engine's, and when the front end is free again."""
+
+
+@inlined
+def known_tokens(table: Ints, r: int, growth: float) -> int:
+    """Return the tokens of the prompt and of the answer so far."""
+    known: int = table[r, PROMPTS] + int(growth * table[r, GENERATED])
+    return known
+
+
+@inlined
+def is_decoding(table: Ints, r: int, known: int) -> bool:
+    """Return whether the next step of a request only adds to its answer."""
+    decodes: bool = table[r, GENERATED] > 0 and known - table[r, COMPUTED] <= 1
+    return decodes
+
+
+@compiled
+def send(  # noqa: PLR0917 - compiled code takes no keywords
+    table: Ints, times: Floats, r: int, at: float, front: Floats, clocks: Floats
+) -> None:
+    """Send a request: the front end takes requests in one after the other."""
+    prompt = table[r, PROMPTS]
+    ready = max(clocks[TAKEN_IN], at + front[0] + front[1] * prompt)
+    clocks[TAKEN_IN] = ready + front[2] + front[3] * prompt
+    times[r, SENT] = at
+    times[r, REACHED] = clocks[TAKEN_IN]
+
+
+@compiled
+def preempt_last(table: Ints, lists: Ints, counters: Ints) -> None:
+    """Send the request that was admitted last back to the front of the queue."""
+    counters[RUNNING] -= 1
+    victim = lists[IN_ORDER, counters[RUNNING]]
+    counters[FREE] += table[victim, HELD]
+    table[victim, LOST_BLOCKS] = table[victim, HELD]
+    table[victim, LOST_TOKENS] = table[victim, COMPUTED]
+    table[victim, LOST_AT] = counters[HANDED_OUT]
+    table[victim, HELD] = table[victim, COMMON] = 0
+    table[victim, COMPUTED] = table[victim, GIVEN] = 0
+    table[victim, PREEMPTIONS] += 1
+    lists[SENT_BACK, counters[STACKED]] = victim
+    counters[STACKED] += 1
+    counters[PREEMPTED] = 1
+
+
+@inlined
+def take_blocks(table: Ints, r: int, extra: int, counters: Ints) -> None:
+    """Hand blocks to a request."""
+    if extra > 0:
+        counters[FREE] -= extra
+        counters[HANDED_OUT] += extra
+        table[r, HELD] += extra
+
+
+@compiled
+def serve_running(  # noqa: PLR0917 - compiled code takes no keywords
+    table: Ints, lists: Ints, counters: Ints, limits: Ints, groups: Ints, verify: int, growth: float
+) -> None:
+    """Give the running requests their tokens, in the order of admission."""
+    counters[LEFT], counters[PREEMPTED], counters[ADMITTED] = limits[BUDGET], 0, 0
+    index = 0
+    while index < counters[RUNNING]:
+        r = lists[IN_ORDER, index]
+        known = known_tokens(table, r, growth)
+        count = verify
+        if not is_decoding(table, r, known):
+            count = known - table[r, COMPUTED]
+            if limits[LONGEST_CHUNK] > 0:
+                count = min(count, limits[LONGEST_CHUNK])
+        count = min(count, counters[LEFT])
+        table[r, GIVEN] = 0
+        index += 1
+        if count <= 0:
+            continue
+        blocks = sequence_blocks(groups, table[r, COMPUTED] + count)
+        extra = blocks - table[r, COMMON] - table[r, HELD]
+        while extra > counters[FREE] and counters[RUNNING] >= index:
+            preempt_last(table, lists, counters)
+        if counters[RUNNING] < index:
+            break
+        take_blocks(table, r, extra, counters)
+        counters[LEFT] -= count
+        table[r, GIVEN] = count
+
+
+@compiled
+def next_waiting(lists: Ints, times: Floats, counters: Ints, now: float) -> int:
+    """Return the request at the head of the queue, -1 when none may be looked at.
+
+    Who reaches the engine while a step is under way misses the one that follows.
+    """
+    head: int = counters[HEAD]
+    sent_back: int = lists[SENT_BACK, max(counters[STACKED] - 1, 0)]
+    if counters[STACKED] > 0:
+        return sent_back
+    if head < counters[ARRIVED] and (counters[IDLE] == 1 or times[head, REACHED] < now - TIE_S):
+        return head
+    return -1
+
+
+@compiled
+def cached_tokens(table: Ints, r: int, known: int, counters: Ints, limits: Ints) -> int:
+    """Return the tokens of a waiting request that the cache holds.
+
+    The shared prefix, or what a preempted request left behind: its blocks survive until the free
+    list has been handed out again.
+    """
+    hit = min(limits[SHARED], known - 1) if counters[PREFIX_READY] == 1 else 0
+    lost = table[r, LOST_BLOCKS]
+    left = lost - (counters[HANDED_OUT] - table[r, LOST_AT])
+    if limits[KEEPS_BLOCKS] == 1 and lost > 0 and left > 0:
+        block = limits[HIT_TOKENS]
+        found = table[r, LOST_TOKENS] * left // lost // block * block
+        hit = max(hit, min(found, (known - 1) // block * block))
+    return hit
+
+
+@compiled
+def admit_waiting(  # noqa: PLR0917 - compiled code takes no keywords
+    table: Ints,
+    lists: Ints,
+    times: Floats,
+    counters: Ints,
+    limits: Ints,
+    groups: Ints,
+    growth: float,
+    now: float,
+    totals: Floats,
+) -> None:
+    """Admit waiting requests in order while budget, sequence limit and blocks allow."""
+    counters[IDLE] = 1 if counters[RUNNING] == 0 else 0
+    while counters[LEFT] > 0 and counters[RUNNING] < limits[MAX_RUNNING]:
+        r = next_waiting(lists, times, counters, now)
+        if r < 0:
+            break
+        known = known_tokens(table, r, growth)
+        hit = cached_tokens(table, r, known, counters, limits)
+        own = 0
+        if counters[PREFIX_READY] == 1 and hit >= limits[SHARED]:
+            own = counters[PREFIX_BLOCKS]
+        count = known - hit
+        if limits[LONGEST_CHUNK] > 0:
+            count = min(count, limits[LONGEST_CHUNK])
+        if limits[CHUNKED] == 1:
+            count = min(count, counters[LEFT])
+        elif count > counters[LEFT] and counters[RUNNING] > 0:
+            break
+        needed = known if limits[WHOLE_GATE] == 1 else hit + count
+        kept = limits[WATERMARK] if counters[RUNNING] > 0 else 0
+        if sequence_blocks(groups, needed) - own + kept > counters[FREE]:
+            break
+        table[r, HELD] = 0
+        table[r, COMMON] = own
+        take_blocks(table, r, sequence_blocks(groups, hit + count) - own, counters)
+        totals[8] += max(table[r, LOST_TOKENS] - hit, 0)
+        table[r, LOST_BLOCKS] = table[r, LOST_TOKENS] = 0
+        table[r, COMPUTED] = hit
+        table[r, GIVEN] = count
+        if counters[STACKED] > 0:
+            counters[STACKED] -= 1
+        else:
+            counters[HEAD] += 1
+            times[r, SCHEDULED] = now
+        lists[IN_ORDER, counters[RUNNING]] = r
+        counters[RUNNING] += 1
+        counters[LEFT] -= count
+        counters[ADMITTED] = 1
+
+
+@compiled
+def measure_batch(  # noqa: PLR0917 - compiled code takes no keywords
+    table: Ints, lists: Ints, counters: Ints, batch: Floats, window: int, growth: float
+) -> None:
+    """Fill in the batch of this step, and until when the same requests go on alike."""
+    decoding = growing = rows = prefill = 0
+    remaining = 1 << 60
+    context = window_context = pairs = wpairs = 0.0
+    for index in range(counters[RUNNING]):
+        r = lists[IN_ORDER, index]
+        count = table[r, GIVEN]
+        if count == 0:
+            continue
+        known = known_tokens(table, r, growth)
+        if is_decoding(table, r, known):
+            decoding += 1
+            rows += 1
+            context += known
+            window_context += min(known, window)
+            left = table[r, OUTPUTS] - table[r, GENERATED]
+            if known < window:
+                growing += 1
+                left = min(left, max(int((window - known) / growth), 1))
+            remaining = min(remaining, left)
+        else:
+            start = table[r, COMPUTED]
+            prefill += count
+            pairs += float(count) * start + count * (count + 1.0) / 2
+            wpairs += window_pairs(start, count, window)
+            if start + count >= known:
+                rows += 1
+    batch[0], batch[1], batch[2], batch[3] = decoding, prefill, rows, context
+    batch[4], batch[5], batch[6] = window_context, pairs, wpairs
+    counters[REMAINING], counters[GROWING], counters[DECODING] = remaining, growing, decoding
+
+
 @compiled
 def affordable_steps(  # noqa: PLR0917 - compiled code takes no keywords
-    groups: Ints,
-    running: Ints,
-    computed: Ints,
-    held: Ints,
-    common: Ints,
-    bounds: Ints,
-    growth: float,
+    table: Ints, lists: Ints, counters: Ints, groups: Ints, verify: int, growth: float
 ) -> int:
-    """Return how many steps, up to a limit, all running sequences can take before blocks run out.
+    """Return how many steps all running sequences can take before blocks run out.
 
-    `bounds` is (running sequences, free blocks, tokens verified per step, limit); the blocks of
-    the next step are held already, so the answer is at least one.
+    At most until one of them ends; the blocks of the next step are held already.
     """
-    number, free, verify, limit = bounds[0], bounds[1], bounds[2], bounds[3]
-    low, high, middle = 1, limit, limit
+    low, high = 1, max(counters[REMAINING], 1)
+    middle = high
     while low < high:
         need = 0
-        for index in range(number):
-            r = running[index]
-            tokens = computed[r] + int(growth * (middle - 1)) + verify
-            need += max(sequence_blocks(groups, tokens) - common[r] - held[r], 0)
-        if need <= free:
+        for index in range(counters[RUNNING]):
+            r = lists[IN_ORDER, index]
+            tokens = table[r, COMPUTED] + int(growth * (middle - 1)) + verify
+            blocks = sequence_blocks(groups, tokens) - table[r, COMMON]
+            need += max(blocks - table[r, HELD], 0)
+        if need <= counters[FREE]:
             low = middle
         else:
             high = middle - 1
@@ -263,323 +527,269 @@ def affordable_steps(  # noqa: PLR0917 - compiled code takes no keywords
 
 
 @compiled
-def simulate(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one loop, compiled as a whole
+def equal_steps(  # noqa: PLR0917 - compiled code takes no keywords
+    table: Ints,
+    lists: Ints,
+    times: Floats,
+    counters: Ints,
+    limits: Ints,
+    groups: Ints,
+    verify: int,
+    growth: float,
+    now: float,
+) -> int:
+    """Return how many steps like this one follow: nobody comes, ends, or runs out of blocks."""
+    is_plain = counters[DECODING] == counters[RUNNING] and counters[PREEMPTED] == 0
+    latest = counters[ARRIVED] - 1
+    is_fresh = (
+        counters[HEAD] <= latest and counters[IDLE] == 0 and times[latest, REACHED] >= now - TIE_S
+    )
+    # a preempted request that finds fewer of its blocks needs fewer for its first chunk
+    may_shrink = limits[WHOLE_GATE] == 0 and counters[STACKED] > 0 and limits[KEEPS_BLOCKS] == 1
+    if not is_plain or counters[ADMITTED] == 1 or is_fresh or may_shrink:
+        return 1
+    return affordable_steps(table, lists, counters, groups, verify, growth)
+
+
+@compiled
+def steps_until(seconds: float, first_s: float, slope: float, limit: int) -> int:
+    """Return after how many steps, each `slope` longer than the last, that time has passed."""
+    low, high = 1, limit
+    while low < high:
+        middle = (low + high) // 2
+        if middle * first_s + slope * middle * (middle - 1) / 2 >= seconds:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@compiled
+def count_gaps(gap: float, number: float, gaps: Floats, totals: Floats) -> None:
+    """Count so many gaps of this length between tokens."""
+    if number > 0.0:
+        gaps[gap_bin(gap)] += number
+        totals[5] += gap * number
+        totals[6] += number
+
+
+@compiled
+def share_prefix(table: Ints, r: int, counters: Ints, limits: Ints, groups: Ints) -> None:
+    """Let later requests find the prefix that the first one has computed."""
+    if limits[SHARED] == 0 or counters[PREFIX_READY] == 1:
+        return
+    counters[PREFIX_READY] = 1
+    counters[PREFIX_BLOCKS] = shared_blocks(groups, limits[SHARED])
+    table[r, HELD] -= counters[PREFIX_BLOCKS]
+    table[r, COMMON] = counters[PREFIX_BLOCKS]
+
+
+@compiled
+def advance(  # noqa: PLR0917 - compiled code takes no keywords
+    table: Ints,
+    lists: Ints,
+    times: Floats,
+    counters: Ints,
+    limits: Ints,
+    groups: Ints,
+    verify: int,
+    growth: float,
+    step: Floats,
+    event: int,
+    gaps: Floats,
+    totals: Floats,
+) -> int:
+    """Book the outcome of the steps for every running request; return how many ended.
+
+    `step` holds the start, the time of the first step, the time of all, and their number.
+    """
+    start, first_s, duration, steps = step[0], step[1], step[2], int(step[3])
+    end = start + duration
+    number, kept, plain, later = counters[RUNNING], 0, 0, 0
+    for index in range(number):
+        r = lists[IN_ORDER, index]
+        lists[IN_ORDER, kept] = r
+        kept += 1
+        if table[r, GIVEN] == 0:
+            continue
+        known = known_tokens(table, r, growth)
+        if not is_decoding(table, r, known):
+            table[r, COMPUTED] += table[r, GIVEN]
+            if table[r, COMPUTED] < known:
+                continue
+        if table[r, GENERATED] == 0:
+            times[r, FIRST] = end
+            table[r, EVENT_FIRST] = event
+            share_prefix(table, r, counters, limits, groups)
+        elif times[r, LATEST] == start:
+            plain += 1
+            later += steps - 1
+        else:
+            count_gaps(start + first_s - times[r, LATEST], 1.0, gaps, totals)
+            later += steps - 1
+        times[r, LATEST] = end
+        table[r, GENERATED] += steps
+        table[r, COMPUTED] = known_tokens(table, r, growth) - 1
+        if steps > 1:
+            blocks = sequence_blocks(groups, table[r, COMPUTED] + verify - 1)
+            take_blocks(table, r, blocks - table[r, COMMON] - table[r, HELD], counters)
+        if table[r, GENERATED] >= table[r, OUTPUTS]:
+            times[r, END] = end
+            table[r, EVENT_END] = event
+            counters[FREE] += table[r, HELD]
+            table[r, HELD] = table[r, COMMON] = 0
+            kept -= 1
+    counters[RUNNING] = kept
+    count_gaps(first_s, float(plain), gaps, totals)
+    count_gaps((duration - first_s) / max(steps - 1, 1), float(later), gaps, totals)
+    ended: int = number - kept
+    return ended
+
+
+@compiled
+def receive(table: Ints, times: Floats, counters: Ints, clocks: Floats, event: int) -> None:
+    """Let in what has reached the engine by now."""
+    while (
+        counters[ARRIVED] < counters[ISSUED]
+        and times[counters[ARRIVED], REACHED] <= clocks[NOW] + TIE_S
+    ):
+        table[counters[ARRIVED], EVENT_REACHED] = max(event - 1, 0)
+        counters[ARRIVED] += 1
+
+
+@compiled
+def replace_ended(  # noqa: PLR0917 - compiled code takes no keywords
+    table: Ints, times: Floats, counters: Ints, front: Floats, clocks: Floats, ended: int
+) -> None:
+    """Send a new request for each that ended, while there are any left (none in open loops)."""
+    for _ in range(min(ended, table.shape[0] - counters[ISSUED])):
+        send(table, times, counters[ISSUED], clocks[NOW], front, clocks)
+        counters[ISSUED] += 1
+
+
+@compiled
+def is_empty(counters: Ints) -> bool:
+    """Return whether the engine has nothing to do until the next request reaches it."""
+    requests: int = counters[RUNNING] + counters[STACKED] + counters[ARRIVED] - counters[HEAD]
+    return requests == 0
+
+
+@compiled
+def write_event(  # noqa: PLR0917 - compiled code takes no keywords
+    record: Floats, event: int, steps: int, start: float, end: float, batch: Floats
+) -> bool:
+    """Record an event; return whether there was room for it."""
+    if record.shape[0] == 0:
+        return True
+    if event >= record.shape[0]:
+        return False
+    record[event, 0] = steps
+    record[event, 1] = start
+    record[event, 2] = end
+    record[event, 3:] = batch
+    return True
+
+
+@compiled
+def add_integrals(counters: Ints, limits: Ints, step: Floats, totals: Floats) -> None:
+    """Add what runs, waits and is used during these steps to the totals."""
+    used = limits[BLOCKS] - counters[FREE]
+    waiting = counters[ARRIVED] - counters[HEAD] + counters[STACKED]
+    totals[1] += step[2] * counters[RUNNING]
+    totals[2] += step[2] * waiting
+    totals[3] += step[2] * used
+    totals[4] = max(totals[4], float(used))
+    totals[7] += step[3]
+
+
+@compiled
+def time_steps(  # noqa: PLR0917 - compiled code takes no keywords
+    price: Floats,
+    batch: Floats,
+    steps: int,
+    counters: Ints,
+    growth: float,
+    until: float,
+    step: Floats,
+) -> None:
+    """Fill in the time of the first step and of all, and how many fit until a request comes.
+
+    Between two events every step is longer than the last by the same time. The batch becomes the
+    mean over the steps.
+    """
+    first_s = step_seconds(price, batch)
+    slope = 0.0
+    context, window_context = batch[3], batch[4]
+    longer, wider = growth * counters[DECODING], growth * counters[GROWING]
+    if steps > 1:
+        batch[3], batch[4] = context + longer, window_context + wider
+        slope = step_seconds(price, batch) - first_s
+        steps = steps_until(until, first_s, slope, steps)
+    step[1], step[3] = first_s, steps
+    step[2] = steps * first_s + slope * steps * (steps - 1) / 2
+    batch[3] = context + longer * (steps - 1) / 2
+    batch[4] = window_context + wider * (steps - 1) / 2
+
+
+@compiled
+def simulate(  # noqa: PLR0917 - compiled code takes no keywords
     price: Floats,
     limits: Ints,
     groups: Ints,
-    prompts: Ints,
-    outputs: Ints,
+    table: Ints,
+    lists: Ints,
+    times: Floats,
     arrivals: Floats,
     front: Floats,
     growth: float,
-    times: Floats,
-    marks: Ints,
     gaps: Floats,
     totals: Floats,
     record: Floats,
 ) -> int:
-    """Run the requests through vLLM's scheduler; return the number of recorded events, -1 if stuck.
+    """Run the requests through vLLM's scheduler; return the number of events, -1 if stuck.
 
-    Args:
-        price: Prices of a step.
-        limits: Token budget, max_num_seqs, blocks, concurrency of a closed loop (0: arrivals are
-            given), whether a prompt must fit as a whole, blocks kept free at admission, tokens of
-            the shared prefix, whether prompts may be chunked, longest chunk (0: any), whether
-            freed blocks can be found again (prefix caching), tokens of a block.
-        groups: KV groups, see `sequence_blocks`.
-        prompts: Prompt tokens of each request.
-        outputs: Sampling steps of each request.
-        arrivals: Arrival times in order (ignored in a closed loop).
-        front: What the front end does to a request before the engine has it: latency, latency per
-            prompt token, and the same pair for the time it takes one after the other; seconds.
-        growth: Tokens that a sequence grows by per sampling step (above one with speculation).
-        times: Out, one row per request: sent, reached the engine, scheduled, first token, end;
-            seconds.
-        marks: Out, one row per request: event under way when it reached the engine, event of
-            the first token, of the end, preemptions.
-        gaps: Out, histogram of the gaps between tokens.
-        totals: Out: end of the last request, integrals over time of running, waiting and blocks
-            used, peak of blocks used, sum of gaps, number of gaps, steps, recomputed tokens.
-        record: Out, one row per event: steps, start and end, then `BATCH_FIELDS` (means over the
-            steps); an event of no steps is idle time. An empty array records nothing.
+    See `run.py` for what the arrays mean.
     """
-    budget_limit, max_running, num_blocks, concurrency = limits[0], limits[1], limits[2], limits[3]
-    whole_gate, watermark, shared, chunked = limits[4], limits[5], limits[6], limits[7]
-    longest_chunk, keeps_blocks, block = limits[8], limits[9], limits[10]
-    window = int(price[WINDOW])
-    verify = int(price[VERIFY])
-    number = prompts.shape[0]
-    computed = np.zeros(number, np.int64)
-    generated = np.zeros(number, np.int64)
-    held = np.zeros(number, np.int64)
-    given = np.zeros(number, np.int64)
-    last = np.zeros(number, np.float64)
-    running = np.zeros(number, np.int64)
-    stack = np.zeros(number, np.int64)
-    common = np.zeros(number, np.int64)
-    lost_blocks = np.zeros(number, np.int64)
-    lost_tokens = np.zeros(number, np.int64)
-    lost_at = np.zeros(number, np.int64)
-    handed_out = 0
-    batch = np.zeros(NUM_BATCH)
-    bounds = np.zeros(4, np.int64)
-    num_running = num_stack = head = arrived = finished = event = 0
-    free = num_blocks
-    prefix_blocks = 0
-    prefix_ready = False
-    now = 0.0
-    taken_in = 0.0
-    issued = min(concurrency, number) if concurrency > 0 else number
-    for r in range(issued):
-        times[r, 0] = 0.0 if concurrency > 0 else arrivals[r]
-        ready = max(taken_in, times[r, 0] + front[0] + front[1] * prompts[r])
-        taken_in = ready + front[2] + front[3] * prompts[r]
-        times[r, 1] = taken_in
+    window, verify = int(price[WINDOW]), int(price[VERIFY])
+    number, clients = table.shape[0], limits[CLIENTS]
+    counters, clocks = np.zeros(NUM_COUNTERS, np.int64), np.zeros(2)
+    batch, step = np.zeros(NUM_BATCH), np.zeros(4)
+    counters[FREE] = limits[BLOCKS]
+    counters[ISSUED] = min(clients, number) if clients > 0 else number
+    for r in range(counters[ISSUED]):
+        send(table, times, r, 0.0 if clients > 0 else arrivals[r], front, clocks)
+    finished = event = 0
     while finished < number:
-        while arrived < issued and times[arrived, 1] <= now + TIE_S:
-            marks[arrived, 0] = max(event - 1, 0)
-            arrived += 1
-        if num_running == 0 and num_stack == 0 and head == arrived:
-            if record.shape[0] > 0:
-                if event >= record.shape[0]:
-                    return -1
-                record[event, 1], record[event, 2] = now, times[arrived, 1]
-            now = max(now, times[arrived, 1])
+        receive(table, times, counters, clocks, event)
+        now = clocks[NOW]
+        if is_empty(counters):
+            clocks[NOW] = max(now, times[counters[ARRIVED], REACHED])
+            if not write_event(record, event, 0, now, clocks[NOW], 0.0 * batch):
+                return -1
             event += 1
             continue
-        # 1  running requests, in the order of admission
-        budget = budget_limit
-        preempted = False
-        decodes = 0
-        prefill = rows = 0
-        context = window_context = pairs = wpairs = 0.0
-        index = 0
-        while index < num_running:
-            r = running[index]
-            known = prompts[r] + int(growth * generated[r])
-            need = known - computed[r]
-            is_decode = generated[r] > 0 and need <= 1
-            count = need if not is_decode else verify
-            if longest_chunk > 0 and not is_decode:
-                count = min(count, longest_chunk)
-            count = min(count, budget)
-            given[r] = 0
-            if count <= 0:
-                index += 1
-                continue
-            target = computed[r] + count
-            extra = sequence_blocks(groups, target) - common[r] - held[r]
-            while extra > free and num_running > index:
-                victim = running[num_running - 1]
-                num_running -= 1
-                free += held[victim]
-                lost_blocks[victim] = held[victim]
-                lost_tokens[victim] = computed[victim]
-                lost_at[victim] = handed_out
-                held[victim] = 0
-                common[victim] = 0
-                computed[victim] = 0
-                given[victim] = 0
-                marks[victim, 3] += 1
-                stack[num_stack] = victim
-                num_stack += 1
-                preempted = True
-            if num_running <= index:
-                break
-            if extra > 0:
-                free -= extra
-                held[r] += extra
-                handed_out += extra
-            budget -= count
-            given[r] = count
-            index += 1
-        # 2  waiting requests, unless something was preempted
-        admitted = False
-        idle = num_running == 0
-        while not preempted and budget > 0 and num_running < max_running:
-            if num_stack > 0:
-                r = stack[num_stack - 1]
-            elif head < arrived and (idle or times[head, 1] < now - TIE_S):
-                r = head
-            else:
-                break
-            known = prompts[r] + int(growth * generated[r])
-            hit = min(shared, known - 1) if prefix_ready else 0
-            own = prefix_blocks if hit >= shared else 0
-            # blocks of a preempted request survive until the free list is handed out again
-            left = lost_blocks[r] - (handed_out - lost_at[r])
-            if keeps_blocks == 1 and left > 0:
-                found = lost_tokens[r] * left // lost_blocks[r] // block * block
-                hit = max(hit, min(found, (known - 1) // block * block))
-            count = known - hit
-            if longest_chunk > 0:
-                count = min(count, longest_chunk)
-            if count > budget and chunked == 0 and num_running > 0:
-                break
-            count = min(count, budget) if chunked == 1 else count
-            whole = sequence_blocks(groups, known if whole_gate == 1 else hit + count) - own
-            kept = watermark if num_running > 0 else 0
-            if whole + kept > free:
-                break
-            taken = max(sequence_blocks(groups, hit + count) - own, 0)
-            free -= taken
-            handed_out += taken
-            totals[8] += max(lost_tokens[r] - hit, 0)
-            lost_blocks[r] = lost_tokens[r] = 0
-            held[r] = taken
-            common[r] = own
-            computed[r] = hit
-            if num_stack > 0:
-                num_stack -= 1
-            else:
-                head += 1
-                times[r, 2] = now
-            running[num_running] = r
-            num_running += 1
-            budget -= count
-            given[r] = count
-            admitted = True
-        # 3  the batch
-        remaining = 1 << 60
-        for index in range(num_running):
-            r = running[index]
-            count = given[r]
-            if count == 0:
-                continue
-            known = prompts[r] + int(growth * generated[r])
-            if generated[r] > 0 and known - computed[r] <= 1:
-                decodes += 1
-                context += known
-                window_context += min(known, window)
-                if known < window:
-                    remaining = min(remaining, max(int((window - known) / growth), 1))
-                remaining = min(remaining, outputs[r] - generated[r])
-                rows += 1
-            else:
-                start = computed[r]
-                prefill += count
-                pairs += float(count) * start + count * (count + 1.0) / 2
-                wpairs += window_pairs(start, count, window)
-                if start + count >= known:
-                    rows += 1
-        if decodes == 0 and prefill == 0:
-            if preempted:
-                continue
+        serve_running(table, lists, counters, limits, groups, verify, growth)
+        if counters[PREEMPTED] == 0:
+            admit_waiting(table, lists, times, counters, limits, groups, growth, now, totals)
+        measure_batch(table, lists, counters, batch, window, growth)
+        if batch[0] + batch[1] == 0.0 and counters[PREEMPTED] == 1:
+            continue
+        if batch[0] + batch[1] == 0.0:
             return -1
-        # 4  how many equal steps follow
-        steps = 1
-        is_plain = prefill == 0 and not preempted and not admitted and decodes == num_running
-        fresh = head < arrived and times[arrived - 1, 1] >= now - TIE_S and not idle
-        # a preempted request that finds fewer of its blocks needs fewer for its first chunk
-        may_shrink = whole_gate == 0 and num_stack > 0 and keeps_blocks == 1
-        if is_plain and not fresh and not may_shrink:
-            steps = max(remaining, 1)
-            bounds[0], bounds[1], bounds[2], bounds[3] = num_running, free, verify, steps
-            steps = affordable_steps(groups, running, computed, held, common, bounds, growth)
-        batch[0], batch[1], batch[2] = decodes, prefill, rows
-        batch[3], batch[4], batch[5], batch[6] = context, window_context, pairs, wpairs
-        first_s = step_seconds(price, batch)
-        growing = 0
-        if steps > 1:
-            for index in range(num_running):
-                r = running[index]
-                if prompts[r] + int(growth * generated[r]) < window:
-                    growing += 1
-        slope = 0.0
-        if steps > 1:
-            batch[3] = context + growth * decodes
-            batch[4] = window_context + growth * growing
-            slope = step_seconds(price, batch) - first_s
-            if arrived < issued:
-                until = times[arrived, 1] - now - TIE_S
-                low, high = 1, steps
-                while low < high:
-                    middle = (low + high) // 2
-                    if middle * first_s + slope * middle * (middle - 1) / 2 >= until:
-                        high = middle
-                    else:
-                        low = middle + 1
-                steps = low
-        duration = steps * first_s + slope * steps * (steps - 1) / 2
-        if record.shape[0] > 0:
-            if event >= record.shape[0]:
-                return -1
-            record[event, 0] = steps
-            record[event, 1], record[event, 2] = now, now + duration
-            batch[3] = context + growth * decodes * (steps - 1) / 2
-            batch[4] = window_context + growth * growing * (steps - 1) / 2
-            for index in range(NUM_BATCH):
-                record[event, 3 + index] = batch[index]
-        # 5  the clock and the outcome
-        end = now + duration
-        used = num_blocks - free
-        waiting = arrived - head + num_stack
-        totals[1] += duration * num_running
-        totals[2] += duration * waiting
-        totals[3] += duration * used
-        totals[4] = max(totals[4], float(used))
-        totals[7] += steps
-        kept_running = 0
-        ended = 0
-        for index in range(num_running):
-            r = running[index]
-            count = given[r]
-            running[kept_running] = r
-            kept_running += 1
-            if count == 0:
-                continue
-            known = prompts[r] + int(growth * generated[r])
-            is_decode = generated[r] > 0 and known - computed[r] <= 1
-            if not is_decode:
-                computed[r] += count
-                if computed[r] < known:
-                    continue
-            if generated[r] == 0:
-                times[r, 3] = end
-                marks[r, 1] = event
-                if shared > 0 and not prefix_ready:
-                    prefix_ready = True
-                    prefix_blocks = shared_blocks(groups, shared)
-                    held[r] -= prefix_blocks
-                    common[r] = prefix_blocks
-            else:
-                gap = now + first_s - last[r]
-                gaps[gap_bin(gap)] += 1.0
-                totals[5] += gap
-                totals[6] += 1.0
-                if steps > 1:
-                    rest = (duration - first_s) / (steps - 1)
-                    gaps[gap_bin(rest)] += steps - 1.0
-                    totals[5] += duration - first_s
-                    totals[6] += steps - 1.0
-            last[r] = end
-            generated[r] += steps
-            computed[r] = prompts[r] + int(growth * generated[r]) - 1
-            if steps > 1:
-                tokens = computed[r] + verify - 1
-                extra = sequence_blocks(groups, tokens) - common[r] - held[r]
-                if extra > 0:
-                    free -= extra
-                    held[r] += extra
-                    handed_out += extra
-            if generated[r] >= outputs[r]:
-                times[r, 4] = end
-                marks[r, 2] = event
-                free += held[r]
-                held[r] = 0
-                common[r] = 0
-                kept_running -= 1
-                ended += 1
-        num_running = kept_running
+        steps = equal_steps(table, lists, times, counters, limits, groups, verify, growth, now)
+        is_alone = counters[ARRIVED] == counters[ISSUED]
+        until = np.inf if is_alone else times[counters[ARRIVED], REACHED] - now - TIE_S
+        step[0] = now
+        time_steps(price, batch, steps, counters, growth, until, step)
+        clocks[NOW] = now + step[2]
+        if not write_event(record, event, int(step[3]), now, clocks[NOW], batch):
+            return -1
+        add_integrals(counters, limits, step, totals)
+        ended = advance(
+            table, lists, times, counters, limits, groups, verify, growth, step, event, gaps, totals
+        )
         finished += ended
-        now = end
         event += 1
-        if concurrency > 0:
-            for _ in range(min(ended, number - issued)):
-                times[issued, 0] = end
-                ready = max(taken_in, end + front[0] + front[1] * prompts[issued])
-                taken_in = ready + front[2] + front[3] * prompts[issued]
-                times[issued, 1] = taken_in
-                issued += 1
-    totals[0] = now
+        replace_ended(table, times, counters, front, clocks, ended)
+    totals[0] = clocks[NOW]
     return event

@@ -74,28 +74,31 @@ def run_scheduler(
 ) -> Run | None:
     """Return what happens to the requests; None when one of them can never be served.
 
+    The totals of the kernel are: end of the last request; integrals over time of running, waiting
+    and blocks used; most blocks used; sum and number of gaps; steps; tokens computed again.
     `growth` is the mean number of tokens a sequence gains per step (speculation); `max_events`
     above zero records the batch of every event.
     """
-    from service.tuning.simulation.kernel import simulate  # noqa: PLC0415 - loads the compiler
+    from service.tuning.simulation import kernel  # noqa: PLC0415 - loads the compiler
 
     number = len(traffic.prompts)
-    times = np.zeros((number, 5))
-    marks = np.zeros((number, 4), dtype=np.int64)
+    table = np.zeros((number, kernel.NUM_COLUMNS), dtype=np.int64)
+    table[:, kernel.PROMPTS] = traffic.prompts
+    table[:, kernel.OUTPUTS] = _sampling_steps(traffic.outputs, growth=growth)
+    times = np.zeros((number, kernel.NUM_TIMES))
     gaps = np.zeros(GAP_BINS)
     totals = np.zeros(_NUM_TOTALS)
     record = np.zeros((max_events, 3 + NUM_BATCH))
-    events = simulate(
+    events = kernel.simulate(
         price,
         limits.as_array(concurrency=traffic.concurrency),
         limits.group_array(),
-        traffic.prompts,
-        _sampling_steps(traffic.outputs, growth=growth),
+        table,
+        np.zeros((2, number), dtype=np.int64),
+        times,
         traffic.arrivals,
         front_end.as_array(),
         growth,
-        times,
-        marks,
         gaps,
         totals,
         record,
@@ -105,8 +108,8 @@ def run_scheduler(
     span = max(float(totals[0]), 1e-12)
     return Run(
         traffic=traffic,
-        times=times,
-        marks=marks,
+        times=times[:, : kernel.LATEST],
+        marks=table[:, kernel.EVENT_REACHED :],
         gaps=gaps,
         duration_s=span,
         mean_running=float(totals[1]) / span,
