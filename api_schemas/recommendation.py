@@ -78,6 +78,10 @@ class Nearest(Response, frozen=True, kw_only=True):
     hardware: Hardware | None
     slo: Slo | None
     detail: str
+    workload: Workload | None = None
+    """The load to ask with instead; None leaves it as it is."""
+    constraints: Constraints | None = None
+    """The constraints to ask with instead; None leaves them as they are."""
 
 
 class Replicas(Response, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from service.tuning.advice_parts import (
     alternative,
     cost_of,
     estimate_of,
+    gpus_of_one,
     replicas_of,
     rule_findings,
 )
@@ -40,7 +41,7 @@ from service.tuning.search.nearest_slo import nearest_within_limits, slo_binding
 from service.tuning.search.obstacles import length_ends, refused, too_dear
 from service.tuning.search.problem import Problem
 from service.tuning.search.refining import fewer_copies
-from service.tuning.search.sizing import plan_config
+from service.tuning.search.sizing import Sized, plan_config
 from service.tuning.search.trial import Trial
 
 
@@ -149,10 +150,21 @@ def core_that_does_not_fit(request: TuningRequest, problem: Problem, found: Foun
     if not found.misfits:
         return _no_layout(problem)
     binding, closest = memory_binding(found)
-    nearest = nearest_that_fits(problem, request.hardware, closest)
+    nearest = nearest_that_fits(problem, request.hardware, closest, starts=_starts)
     effective, _ = plan_config(problem, closest.config)
     config = emitted(problem, closest.config, effective)
     return _closest(problem, binding, nearest, config)
+
+
+def _starts(problem: Problem, sized: Sized) -> bool:
+    """Whether no rule refuses the layout: memory alone is not all that vLLM asks for."""
+    findings = rule_findings(
+        problem,
+        config=emitted(problem, sized.config, sized.effective),
+        effective=sized.effective,
+        plan=sized.plan,
+    )
+    return all(finding.severity != "error" for finding in findings)
 
 
 def core_that_is_too_long(request: TuningRequest, problem: Problem) -> Core:
@@ -178,13 +190,14 @@ def core_that_is_too_long(request: TuningRequest, problem: Problem) -> Core:
 
 def _no_layout(problem: Problem) -> Core:
     """Return the answer when the pinned or allowed layouts are none that vLLM accepts."""
-    binding = Binding(
-        constraint="tensor_parallel_size",
-        detail=(
-            "No layout that vLLM accepts for this model is left on these GPUs within the "
-            "constraints."
-        ),
+    pinned = gpus_of_one(problem.pin)
+    detail = (
+        f"The pinned layout takes {pinned} GPUs, but there are {problem.node.num_gpus}."
+        if pinned > problem.node.num_gpus
+        else "No layout that vLLM accepts for this model is left on these GPUs within the "
+        "constraints."
     )
+    binding = Binding(constraint="tensor_parallel_size", detail=detail)
     return _closest(problem, binding, without_pinned_layout(problem), problem.base)
 
 

@@ -62,14 +62,19 @@ def rule_findings(
 
 def node_of_one(node: Node, effective: EngineConfig) -> Node:
     """Return the part of the hardware that one copy of the configuration has to itself."""
-    sizes = (
-        effective.tensor_parallel_size,
-        effective.pipeline_parallel_size,
-        effective.data_parallel_size,
-    )
-    gpus = min(node.num_gpus, math.prod(max(1, size or 1) for size in sizes))
+    gpus = min(node.num_gpus, gpus_of_one(effective))
     per_node = min(gpus, node.gpus_per_node)
     return msgspec.structs.replace(node, gpus_per_node=per_node, nodes=math.ceil(gpus / per_node))
+
+
+def gpus_of_one(config: EngineConfig) -> int:
+    """Return the GPUs that one copy takes; a size that is not given counts as 1."""
+    sizes = (
+        config.tensor_parallel_size,
+        config.pipeline_parallel_size,
+        config.data_parallel_size,
+    )
+    return math.prod(max(1, size or 1) for size in sizes)
 
 
 def estimate_of(

@@ -33,6 +33,7 @@ from service.tuning.search.pins import check_pins
 from service.tuning.search.problem import Problem, pose_problem
 from service.tuning.search.usual_limits import find_within_usual_limits
 from service.tuning.situation import ModelResolver
+from service.tuning.way_out import Answered, with_way_out
 
 
 def recommend(
@@ -50,15 +51,28 @@ def recommend(
         TuningError: The model, GPU, version or architecture is unknown, or a value is nonsense.
     """
     problem, notes = understand(request, resolve_model=resolve_model, calibrations=calibrations)
+    answered = _solved(request, problem)
+
+    def ask(changed: TuningRequest) -> Answered:
+        posed, _ = understand(changed, resolve_model=resolve_model, calibrations=calibrations)
+        return _solved(changed, posed)
+
+    core = with_way_out(answered, ask)
+    return _advice(answered.request, answered.problem, core, notes)
+
+
+def _solved(request: TuningRequest, problem: Problem) -> Answered:
+    """Return the request with its answer, whose nearest change nobody has tried yet."""
     request = _with_named_hardware(request, problem.node)
     if is_beyond_length(problem):
-        return _advice(request, problem, core_that_is_too_long(request, problem), notes)
+        core = core_that_is_too_long(request, problem)
+        return Answered(request=request, problem=problem, core=core)
     found = find_within_usual_limits(problem)
     if found.pick is None:
         core = core_that_does_not_fit(request, problem, found)
-    else:
-        core = core_that_fits(request, found.problem, found, found.pick)
-    return _advice(request, found.problem, core, notes)
+        return Answered(request=request, problem=problem, core=core)
+    core = core_that_fits(request, found.problem, found, found.pick)
+    return Answered(request=request, problem=found.problem, core=core)
 
 
 def _with_named_hardware(request: TuningRequest, node: Node) -> TuningRequest:

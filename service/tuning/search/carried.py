@@ -50,6 +50,8 @@ def carried_factor(problem: Problem, trial: Trial, *, slo: Slo | None = None) ->
     """
     carries = _Carries(problem, trial, slo or problem.filled.slo)
     start = min(1.0, _GENEROUS * (trial.capacity_factor or 1.0))
+    if trial.performance.saturated and problem.demand.requests_per_s:
+        start = min(start, _GENEROUS * trial.requests_per_s / problem.demand.requests_per_s)
     return next((start * share for share in _SHARES if carries(start * share)), None)
 
 

@@ -37,22 +37,28 @@ def memory_binding(found: Found) -> tuple[Binding, Misfit]:
     return Binding(constraint=closest.obstacle, detail=closest.detail), closest
 
 
-def nearest_that_fits(problem: Problem, hardware: Hardware, closest: Misfit) -> Nearest | None:
+Starts = Callable[[Problem, Sized], bool]
+"""Whether vLLM starts with a layout that fits: no rule refuses it."""
+
+
+def nearest_that_fits(
+    problem: Problem, hardware: Hardware, closest: Misfit, *, starts: Starts
+) -> Nearest | None:
     """Return the first change that makes the model fit, from the cheapest kind to the dearest.
 
-    A shorter request, an 8-bit cache, more GPUs of the kind, a quantised checkpoint, a larger
-    GPU; None when none of them helps.
+    A shorter request, an 8-bit cache, more GPUs of the kind, a larger GPU, a free layout; all
+    with what is pinned before any without it. None when none of them helps.
     """
     ways: tuple[Callable[[], Nearest | None], ...] = (
         lambda: _shorter(problem, closest),
         lambda: _with_fp8_cache(problem),
-        lambda: _with_more_gpus(problem, hardware),
-        lambda: _with_larger_gpu(problem, hardware),
+        lambda: _with_more_gpus(problem, hardware, starts=starts),
         lambda: without_pinned_layout(problem),
+        lambda: _with_larger_gpu(problem, hardware, starts=starts),
         lambda: _shorter(problem, closest, at_least_tokens=1),
     )
     found = next((found for way in ways if (found := way()) is not None), None)
-    smaller = _with_smaller_weights(problem)
+    smaller = _with_smaller_weights(problem, starts=starts)
     if found is None:
         return smaller
     if smaller is None:
@@ -61,18 +67,22 @@ def nearest_that_fits(problem: Problem, hardware: Hardware, closest: Misfit) -> 
 
 
 def without_pinned_layout(problem: Problem) -> Nearest | None:
-    """Return the layout that fits when the pinned parallel sizes are let go."""
-    free = _unpinned_layout(problem)
-    sized = _first_fit(free) if free != problem else None
-    if sized is None:
-        return None
-    return Nearest(
-        change=f"{sized.topology.label} instead of the pinned or limited layout",
-        config=emitted(free, sized.config, sized.effective),
-        hardware=None,
-        slo=None,
-        detail="vLLM accepts this layout, and the model fits with it.",
-    )
+    """Return the layout that fits when pinned parallel sizes are let go, one if that is enough."""
+    named = [name for name in _LAYOUT if getattr(problem.pin, name) is not None]
+    options = [(f"the pinned {name}", _without(problem, name)) for name in named]
+    options.append(("the pinned or limited layout", _unpinned_layout(problem)))
+    for dropped, free in options:
+        sized = _first_fit(free) if free != problem else None
+        if sized is not None:
+            return Nearest(
+                change=f"{sized.topology.label}, without {dropped}",
+                config=emitted(free, sized.config, sized.effective),
+                hardware=None,
+                slo=None,
+                detail="vLLM accepts this layout, and the model fits with it.",
+                constraints=free.constraints,
+            )
+    return None
 
 
 def _shorter(
@@ -97,6 +107,9 @@ def _shorter(
             f"{longest} tokens fit beside the weights; longer requests of this load would be "
             "refused."
         ),
+        constraints=msgspec.structs.replace(
+            problem.constraints, pin=msgspec.structs.replace(problem.pin, max_model_len=longest)
+        ),
     )
 
 
@@ -113,25 +126,52 @@ def _with_fp8_cache(problem: Problem) -> Nearest | None:
         hardware=None,
         slo=None,
         detail="An 8-bit cache holds twice the tokens, which is enough here.",
+        constraints=allowed,
     )
 
 
-def _with_more_gpus(problem: Problem, hardware: Hardware) -> Nearest | None:
-    free = _unpinned_layout(problem)
-    for count in _GPU_COUNTS:
-        if count <= problem.node.num_gpus:
-            continue
-        node, asked = _grown(hardware, count)
-        sized = _first_fit(_posed(free, node=node))
-        if sized is not None:
-            return Nearest(
+def _with_more_gpus(problem: Problem, hardware: Hardware, *, starts: Starts) -> Nearest | None:
+    for posed in _pinned_first(problem):
+        for count in _GPU_COUNTS:
+            if count <= problem.node.num_gpus:
+                continue
+            node, asked = _grown(hardware, count)
+            bigger = _posed(posed, node=node)
+            sized = _first_fit(bigger)
+            if sized is None or not starts(bigger, sized):
+                continue
+            return _on_hardware(
+                problem,
+                bigger,
+                sized,
+                asked=asked,
                 change=f"{count} x {node.gpu.name} instead of {problem.node.num_gpus}",
-                config=emitted(free, sized.config, sized.effective),
-                hardware=asked,
-                slo=None,
                 detail=f"As {sized.topology.label} the model and the cache fit.",
             )
     return None
+
+
+def _pinned_first(problem: Problem) -> tuple[Problem, ...]:
+    """Return the problem with its pinned layout, then without; once when nothing is pinned."""
+    free = _unpinned_layout(problem)
+    return (problem,) if free == problem else (problem, free)
+
+
+def _on_hardware(
+    problem: Problem, posed: Problem, sized: Sized, *, asked: Hardware, change: str, detail: str
+) -> Nearest:
+    """Return the change of hardware, and of the pins where they do not hold there."""
+    is_free = posed.constraints != problem.constraints
+    if is_free:
+        change = f"{change}, without the pinned or limited layout"
+    return Nearest(
+        change=change,
+        config=emitted(posed, sized.config, sized.effective),
+        hardware=asked,
+        slo=None,
+        detail=detail,
+        constraints=posed.constraints if is_free else None,
+    )
 
 
 def _grown(hardware: Hardware, count: int) -> tuple[Node, Hardware]:
@@ -141,25 +181,32 @@ def _grown(hardware: Hardware, count: int) -> tuple[Node, Hardware]:
     return resolve_hardware(asked)[0], asked
 
 
-def _with_larger_gpu(problem: Problem, hardware: Hardware) -> Nearest | None:
-    free = _unpinned_layout(problem)
-    counts = sorted({problem.node.gpus_per_node, *_NODE_SIZES})
-    options = [(count, gpu) for count in counts for gpu in _larger_gpus(problem.node)]
-    for count, gpu in options:
-        if count < problem.node.gpus_per_node:
-            continue
-        asked = Hardware(gpu=gpu.name, gpus_per_node=count, nodes=hardware.nodes)
-        node = resolve_hardware(asked)[0]
-        sized = _first_fit(_posed(free, node=node))
-        if sized is not None:
-            return Nearest(
-                change=f"{node.num_gpus} x {gpu.name} instead of {problem.node.gpu.name}",
-                config=emitted(free, sized.config, sized.effective),
-                hardware=asked,
-                slo=None,
-                detail=f"{gpu.memory_gib:.0f} GiB per GPU hold the model and the cache.",
+def _with_larger_gpu(problem: Problem, hardware: Hardware, *, starts: Starts) -> Nearest | None:
+    for posed in _pinned_first(problem):
+        for asked in larger_hardware(problem.node, hardware):
+            node = resolve_hardware(asked)[0]
+            other = _posed(posed, node=node)
+            sized = _first_fit(other)
+            if sized is None or not starts(other, sized):
+                continue
+            return _on_hardware(
+                problem,
+                other,
+                sized,
+                asked=asked,
+                change=f"{node.num_gpus} x {node.gpu.name} instead of {problem.node.gpu.name}",
+                detail=f"{node.gpu.memory_gib:.0f} GiB per GPU hold the model and the cache.",
             )
     return None
+
+
+def larger_hardware(node: Node, hardware: Hardware) -> Iterator[Hardware]:
+    """Yield the same number of larger GPUs, then more of them, smallest memory first."""
+    for count in sorted({node.gpus_per_node, *_NODE_SIZES}):
+        if count < node.gpus_per_node:
+            continue
+        for gpu in _larger_gpus(node):
+            yield Hardware(gpu=gpu.name, gpus_per_node=count, nodes=hardware.nodes)
 
 
 def _larger_gpus(node: Node) -> Iterator[Gpu]:
@@ -173,7 +220,7 @@ def _larger_gpus(node: Node) -> Iterator[Gpu]:
     yield from sorted(candidates, key=lambda gpu: (gpu.memory_gib, gpu.name))
 
 
-def _with_smaller_weights(problem: Problem) -> Nearest | None:
+def _with_smaller_weights(problem: Problem, *, starts: Starts) -> Nearest | None:
     """Return whether an 8-bit, else a 4-bit checkpoint of the model would fit."""
     if problem.spec.quantization is not None:
         return None
@@ -189,8 +236,9 @@ def _with_smaller_weights(problem: Problem) -> Nearest | None:
                 formats=(format_,),
             ),
         )
-        sized = _first_fit(msgspec.structs.replace(problem, spec=spec))
-        if sized is not None:
+        smaller = msgspec.structs.replace(problem, spec=spec)
+        sized = _first_fit(smaller)
+        if sized is not None and starts(smaller, sized):
             return Nearest(
                 change=f"a checkpoint of the model with {name} weights",
                 config=emitted(problem, sized.config, sized.effective),
@@ -203,13 +251,22 @@ def _with_smaller_weights(problem: Problem) -> Nearest | None:
 
 def _unpinned_layout(problem: Problem) -> Problem:
     """Return the problem without pinned parallel sizes, for hardware that differs."""
-    loose = dict.fromkeys(_LAYOUT)
+    free = _without(problem, *_LAYOUT)
+    constraints = msgspec.structs.replace(free.constraints, max_tensor_parallel_size=None)
+    return msgspec.structs.replace(free, constraints=constraints)
+
+
+def _without(problem: Problem, *names: str) -> Problem:
+    """Return the problem without these pins."""
+    if problem.constraints.pin is None:
+        return problem
+    loose = dict.fromkeys(names)
     pin = msgspec.structs.replace(problem.pin, **loose)
-    constraints = msgspec.structs.replace(
-        problem.constraints, pin=pin, max_tensor_parallel_size=None
+    return msgspec.structs.replace(
+        problem,
+        constraints=msgspec.structs.replace(problem.constraints, pin=pin),
+        base=msgspec.structs.replace(problem.base, **loose),
     )
-    base = msgspec.structs.replace(problem.base, **loose)
-    return msgspec.structs.replace(problem, constraints=constraints, base=base)
 
 
 def _posed(

@@ -1,27 +1,34 @@
 """The nearest change that brings a load within its limits."""
 
+import math
+
 import msgspec
 
 from api_schemas.estimate import Performance
 from api_schemas.hardware import Hardware
 from api_schemas.recommendation import Binding, Nearest
 from api_schemas.slo import LatencyTarget, Slo, TargetOutcome
-from api_schemas.workload import ClosedLoop
+from api_schemas.workload import ClosedLoop, Workload
 from service.tuning.search.carried import carried_factor
+from service.tuning.search.demand import requests_per_s
 from service.tuning.search.emission import emitted
 from service.tuning.search.figures import figure
 from service.tuning.search.problem import Problem, whole
+from service.tuning.search.share import scaled
 from service.tuning.search.trial import Trial, predict, try_out
 
-_RELAXED = 1.1
+RELAXED = 1.1
 """A relaxed limit leaves a tenth above what is predicted."""
 _ROOM = 1.5
 """Above what one request alone takes, so that a limit leaves room for others."""
-_LIGHT = 0.1
-"""Share of what one request at a time gives, where queues are short even for one slot."""
 _WIDEST_NODE = 8
 _MULTIPLES = (2, 4, 8, 16, 32, 64)
 _FLOORS = frozenset({"requests_per_s", "output_tokens_per_s"})
+_LOAD_BRINGS_NO_MORE = (
+    "Every request is answered; the stated load does not bring more, on any hardware."
+)
+_MOST_GPUS = 512
+"""More than any one service is run on; a load beyond them is no question of settings."""
 _GROWTH_HEADROOM = 0.8
 """Share of their capacity that added copies are counted at."""
 
@@ -37,7 +44,10 @@ def slo_binding(trial: Trial) -> Binding:
             ),
         )
     worst = min(trial.outcomes, key=lambda outcome: outcome.margin)
-    return Binding(constraint=str(worst.target.get("metric", "slo")), detail=_missed(worst))
+    metric = str(worst.target.get("metric", "slo"))
+    if trial.is_open_loop and metric in _FLOORS:
+        return Binding(constraint=metric, detail=f"{_missed(worst)} {_LOAD_BRINGS_NO_MORE}")
+    return Binding(constraint=metric, detail=_missed(worst))
 
 
 def _missed(outcome: TargetOutcome) -> str:
@@ -59,7 +69,7 @@ def nearest_within_limits(problem: Problem, hardware: Hardware, trial: Trial) ->
     """Return more GPUs where the load is too much, limits within reach, or both.
 
     Limits that even a lonely request breaks are relaxed first; whether the load then needs more
-    copies is simulated with the relaxed ones.
+    copies is another question, asked with the relaxed ones.
     """
     if _misses_only_floors(trial):
         return _at_this_load(problem, trial)
@@ -67,15 +77,11 @@ def nearest_within_limits(problem: Problem, hardware: Hardware, trial: Trial) ->
         return _spread_clients(problem, hardware, trial) or _at_this_load(problem, trial)
     factor = carried_factor(problem, trial)
     if factor is not None:
-        return _for_load(problem, hardware, trial, factor, slo=None)
-    alone = _alone(problem, trial)
-    slo = _reachable_slo(problem.filled.slo, alone, room=_ROOM)
-    if not problem.filled.arrivals_given:
-        return _answer(problem, trial, slo=slo)
-    factor = carried_factor(problem, trial, slo=slo)
-    if factor is None:
-        return _answer(problem, trial, slo=slo, load=_LIGHT * trial.copies * alone.requests_per_s)
-    return _for_load(problem, hardware, trial, factor, slo=slo)
+        return _for_load(problem, hardware, trial, factor)
+    # The settings were chosen for limits out of reach: what they carry says nothing about others.
+    return _answer(
+        problem, trial, slo=reachable_slo(problem.filled.slo, _alone(problem, trial), room=_ROOM)
+    )
 
 
 def _misses_only_floors(trial: Trial) -> bool:
@@ -96,20 +102,40 @@ def _spread_clients(problem: Problem, hardware: Hardware, trial: Trial) -> Neare
         more = try_out(problem, trial.sized, copies=copies, method="simulation")
         if more.meets:
             wider = _hardware_of(problem, hardware, trial, copies)
+            if wider is None:
+                return None
             return _answer(problem, trial, slo=None, hardware=wider)
     return None
 
 
-def _for_load(
-    problem: Problem, hardware: Hardware, trial: Trial, factor: float, *, slo: Slo | None
-) -> Nearest:
+def _for_load(problem: Problem, hardware: Hardware, trial: Trial, factor: float) -> Nearest:
     """Return the GPUs that carry the load, when these carry `factor` of it."""
     if factor >= 1:
-        return _answer(problem, trial, slo=slo or problem.filled.slo)
+        return _answer(problem, trial, slo=problem.filled.slo)
     copies = whole(trial.copies / factor / _GROWTH_HEADROOM)
     more = _hardware_of(problem, hardware, trial, copies)
+    if more is None:
+        return _beyond_all(problem, trial, factor)
     load = (problem.demand.requests_per_s or 0.0) * factor
-    return _answer(problem, trial, slo=slo, hardware=more, load=load)
+    return _answer(problem, trial, slo=None, hardware=more, load=load)
+
+
+def _beyond_all(problem: Problem, trial: Trial, factor: float) -> Nearest:
+    """Return the load that these GPUs carry, where no sensible number of them carries the stated.
+
+    One node is the measure that people plan with, so its share is said too.
+    """
+    offered = problem.demand.requests_per_s or 0.0
+    load = offered * factor * _GROWTH_HEADROOM
+    answer = _answer(problem, trial, slo=None, load=load)
+    return msgspec.structs.replace(
+        answer,
+        detail=(
+            f"No sensible amount of this hardware carries {figure(offered)} requests/s: one node "
+            f"of {problem.node.gpus_per_node} x {problem.node.gpu.name} carries about "
+            f"{figure(load / problem.node.nodes)}. {answer.detail}"
+        ).rstrip(),
+    )
 
 
 def _alone(problem: Problem, trial: Trial) -> Performance:
@@ -122,12 +148,12 @@ def _alone(problem: Problem, trial: Trial) -> Performance:
 
 def _at_this_load(problem: Problem, trial: Trial) -> Nearest:
     """Return limits just above what is predicted for a load that waits for answers."""
-    slo = _reachable_slo(problem.filled.slo, trial.performance, room=_RELAXED)
+    slo = reachable_slo(problem.filled.slo, trial.performance, room=RELAXED)
     slo = msgspec.structs.replace(
         slo,
-        min_requests_per_s=_at_most(slo.min_requests_per_s, trial.requests_per_s / _RELAXED),
+        min_requests_per_s=_at_most(slo.min_requests_per_s, trial.requests_per_s / RELAXED),
         min_output_tokens_per_s=_at_most(
-            slo.min_output_tokens_per_s, trial.output_tokens_per_s / _RELAXED
+            slo.min_output_tokens_per_s, trial.output_tokens_per_s / RELAXED
         ),
     )
     return _answer(problem, trial, slo=slo)
@@ -147,22 +173,44 @@ def _answer(
         parts.append(f"{gpus} x {problem.node.gpu.name} instead of {problem.node.num_gpus}")
         carried = "" if load is None else f": the present ones carry {figure(load)} requests/s"
         details.append(f"More copies share the load{carried}.")
-    changed = _changes(problem.filled.slo, slo) if slo is not None else []
+    changed = changes_of_limits(problem.filled.slo, slo) if slo is not None else []
     if changed:
         parts.append("relax " + ", ".join(changed))
-        details.append("This hardware does not reach the stated limits; the relaxed ones it does.")
+        details.append(_why_relaxed(trial))
+    lighter = None
     if hardware is None and load is not None:
-        parts.append(f"lower the load to about {load:.2g} requests/s")
+        lighter = _at_load(problem, load)
+        rate = requests_per_s(lighter.arrivals) if lighter.arrivals is not None else load
+        parts.append(f"lower the load to about {rate:.2g} requests/s")
     return Nearest(
         change=" and ".join(parts) or "lower the load",
         config=emitted(problem, trial.sized.config, trial.sized.effective),
         hardware=hardware,
         slo=slo,
         detail=" ".join(details),
+        workload=lighter,
     )
 
 
-def _changes(old: Slo, new: Slo) -> list[str]:
+def _why_relaxed(trial: Trial) -> str:
+    """Return whether hardware or load stands in the way, and what the hardware would carry."""
+    if not (trial.is_open_loop and _misses_only_floors(trial)):
+        return "This hardware does not reach the stated limits; the relaxed ones it does."
+    carried = trial.capacity_requests_per_s
+    more = "" if carried is None else f"; the hardware carries up to {figure(carried)} requests/s"
+    return f"The load brings no more than this{more}. Bring more load to reach the stated floor."
+
+
+def _at_load(problem: Problem, load: float) -> Workload:
+    """Return the workload at the rate, rounded down to two figures."""
+    offered = problem.demand.requests_per_s or load
+    step = 10.0 ** (math.floor(math.log10(load)) - 1)
+    rounded = float(f"{math.floor(load / step + 1e-9) * step:.2g}")
+    return scaled(problem.filled.workload, rounded / offered)
+
+
+def changes_of_limits(old: Slo, new: Slo) -> list[str]:
+    """Return each latency limit and floor that differs, in words."""
     latencies = [
         f"{after.metric} {_at(after)} {after.limit_ms:g} ms instead of {before.limit_ms:g} ms"
         for before, after in zip(old.targets, new.targets, strict=True)
@@ -180,17 +228,21 @@ def _at(target: LatencyTarget) -> str:
     return "mean" if target.percentile == "mean" else f"p{target.percentile}"
 
 
-def _hardware_of(problem: Problem, hardware: Hardware, trial: Trial, copies: int) -> Hardware:
-    """Return the hardware with enough GPUs of the kind for that many copies."""
+def _hardware_of(
+    problem: Problem, hardware: Hardware, trial: Trial, copies: int
+) -> Hardware | None:
+    """Return the hardware with enough GPUs of the kind for that many copies, if sensible."""
     each = trial.sized.topology.gpus
     gpus = copies * each
+    if gpus > max(_MOST_GPUS, problem.node.num_gpus):
+        return None
     widest = max(problem.node.gpus_per_node, min(gpus, _WIDEST_NODE))
-    per_node = max(each, widest // each * each)
+    per_node = widest // each * each or widest
     return msgspec.structs.replace(hardware, gpus_per_node=per_node, nodes=whole(gpus / per_node))
 
 
-def _reachable_slo(slo: Slo, performance: Performance, *, room: float) -> Slo:
-    """Return the limits with each latency at least `room` times its prediction."""
+def reachable_slo(slo: Slo, performance: Performance, *, room: float) -> Slo:
+    """Return the limits, those that are missed at `room` times their prediction."""
     return msgspec.structs.replace(
         slo, targets=[_reachable(target, performance, room=room) for target in slo.targets]
     )

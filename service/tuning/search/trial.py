@@ -105,7 +105,7 @@ def with_capacity(problem: Problem, trial: Trial, *, near: float | None = None) 
     if problem.demand.requests_per_s is None:
         return trial
     holds = _Holds(problem, trial)
-    low, high = _around(holds, near) or _bracket(holds, starts_well=trial.meets)
+    low, high = _around(holds, near) or _bracket(holds, starts_well=trial.meets or holds(1.0))
     for _ in range(_HALVINGS):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if holds(middle) else (low, middle)

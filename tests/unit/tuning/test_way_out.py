@@ -1,0 +1,145 @@
+"""The nearest change is one that works when it is asked for."""
+
+import msgspec
+import pytest
+
+from api_schemas.engine import EngineConfig
+from api_schemas.hardware import Hardware
+from api_schemas.model import ModelRef
+from api_schemas.recommendation import Advice, Constraints, Nearest, TuningRequest
+from api_schemas.slo import LatencyTarget, Slo
+from api_schemas.workload import BatchArrivals, ClosedLoop, PoissonArrivals, Workload
+from service.tuning.recommend import recommend
+
+TIGHT = Slo(
+    targets=[
+        LatencyTarget(metric="ttft", percentile=95, limit_ms=500),
+        LatencyTarget(metric="tpot", percentile=95, limit_ms=20),
+    ]
+)
+
+
+def chat(requests_per_s: float) -> Workload:
+    """Return a chat load of so many requests a second."""
+    return Workload(preset="chat", arrivals=PoissonArrivals(requests_per_s=requests_per_s))
+
+
+def asked(model: str, gpu: str, count: int = 1, **changes: object) -> TuningRequest:
+    """Return the request for this model and hardware."""
+    hardware = Hardware(gpu=gpu, gpus_per_node=count)
+    fields = {"model": ModelRef(id=model), "hardware": hardware, **changes}
+    return TuningRequest(**fields)  # type: ignore[arg-type]
+
+
+def followed(request: TuningRequest, nearest: Nearest) -> Advice:
+    """Return the answer to the request with the nearest change made."""
+    changed = msgspec.structs.replace(
+        request,
+        hardware=nearest.hardware or request.hardware,
+        slo=nearest.slo or request.slo,
+        workload=nearest.workload or request.workload,
+        constraints=nearest.constraints or request.constraints,
+    )
+    # What is offered must pass the schema of a request as well.
+    return recommend(msgspec.json.decode(msgspec.json.encode(changed), type=TuningRequest))
+
+
+CASES = (
+    asked("nvidia/DeepSeek-R1-NVFP4", "A100-SXM4-40GB", 8, workload=chat(5), slo=TIGHT),
+    asked("tiiuae/falcon-180B", "A10G", 4, workload=chat(5), slo=TIGHT),
+    asked(
+        "tiiuae/falcon-180B",
+        "A100-SXM4-40GB",
+        8,
+        workload=Workload(preset="chat", arrivals=ClosedLoop(max_concurrency=64)),
+        slo=TIGHT,
+    ),
+    asked("Qwen/Qwen3-8B", "L4", workload=chat(200), slo=TIGHT),
+    asked("Qwen/Qwen3-8B", "H100-SXM5-80GB", workload=chat(1e6)),
+    asked(
+        "deepseek-ai/DeepSeek-V3",
+        "RTX-3090",
+        2,
+        constraints=Constraints(pin=EngineConfig(tensor_parallel_size=2)),
+    ),
+    asked(
+        "openai/gpt-oss-20b",
+        "H100-SXM5-80GB",
+        8,
+        objective="cost",
+        workload=Workload(preset="code_completion", arrivals=BatchArrivals(num_requests=20_000)),
+    ),
+    asked(
+        "Qwen/Qwen3-8B",
+        "V100-SXM2-32GB",
+        constraints=Constraints(pin=EngineConfig(kv_cache_dtype="fp8")),
+    ),
+    asked(
+        "Qwen/Qwen3-32B",
+        "A100-SXM4-80GB",
+        4,
+        constraints=Constraints(
+            pin=EngineConfig(data_parallel_size=2, tensor_parallel_size=4),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("request_", CASES, ids=lambda r: f"{r.model.id} on {r.hardware.gpu}")
+def test_the_nearest_change_is_feasible_when_asked_for(request_: TuningRequest) -> None:
+    """Memory, rules, load and limits all hold once the offered change is made."""
+    advice = recommend(request_)
+
+    assert not advice.feasible
+    assert advice.nearest is not None
+    assert followed(request_, advice.nearest).feasible, advice.nearest.change
+
+
+def test_no_absurd_number_of_gpus_is_offered() -> None:
+    """A million requests a second are no matter of more GPUs: what one node carries is said."""
+    nearest = recommend(asked("Qwen/Qwen3-8B", "H100-SXM5-80GB", workload=chat(1e6))).nearest
+
+    assert nearest is not None
+    assert nearest.hardware is None
+    assert "No sensible amount" in nearest.detail
+    assert "one node of 1 x H100-SXM5-80GB carries" in nearest.detail
+
+
+def test_a_pin_that_goes_is_named_and_one_that_holds_stays() -> None:
+    """The offer keeps a pinned width where it holds; else it says which pin goes."""
+    kept = recommend(CASES[5]).nearest
+    gone = recommend(CASES[8]).nearest
+
+    assert kept is not None
+    assert kept.config is not None
+    assert kept.config.tensor_parallel_size == 2
+    assert kept.constraints is None
+    assert gone is not None
+    assert gone.constraints is not None
+    assert "without the pinned tensor_parallel_size" in gone.change
+
+
+def test_a_layout_larger_than_the_node_is_called_that() -> None:
+    """Two times four GPUs on four are too many; that vLLM accepts no layout would be false."""
+    binding = recommend(CASES[8]).binding
+
+    assert binding is not None
+    assert "takes 8 GPUs, but there are 4" in binding.detail
+
+
+def test_a_load_below_the_floor_is_not_blamed_on_the_hardware() -> None:
+    """Five requests a second bring no 3000 tokens a second, however fast the hardware is."""
+    request = asked(
+        "Qwen/Qwen3-8B",
+        "H100-SXM5-80GB",
+        workload=chat(5),
+        slo=Slo(targets=[], min_output_tokens_per_s=3000),
+    )
+
+    advice = recommend(request)
+
+    assert advice.binding is not None
+    assert "the stated load does not bring more" in advice.binding.detail
+    assert advice.nearest is not None
+    assert "hardware does not reach" not in advice.nearest.detail
+    assert "Bring more load" in advice.nearest.detail
