@@ -24,6 +24,7 @@ from service.cli import client
 from service.cli.check_files import collect
 from service.cli.documents import decode, read_document, refused
 from service.cli.exit_codes import FAIL, INCONCLUSIVE, PASS
+from service.reports.schemas import SCHEMA_NAMES, json_schema
 
 _FORMATS = ("text", "json", "sarif", "junit", "markdown", "github", "gitlab")
 _EXIT_CODES = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
@@ -50,6 +51,7 @@ _DEFAULT_POLICY = "setpoint.yaml"
 @click.option("--fix", is_flag=True, help="Correct the files in place; comments stay.")
 @click.option("--ignore-empty", is_flag=True, help="Exit with 0 where no engine is found.")
 @click.option("--report-only", is_flag=True, help="Exit with 0 whatever is found.")
+@click.option("--schema", type=click.Choice(SCHEMA_NAMES), help="Print a JSON Schema and end.")
 @click.option("--server", metavar="URL", help="Ask a running service instead of this process.")
 def check(  # one parameter per option
     *,
@@ -60,6 +62,7 @@ def check(  # one parameter per option
     reports: tuple[str, ...],
     ignore_empty: bool,
     report_only: bool,
+    schema: str | None,
     server: str | None,
     **options: Any,  # noqa: ANN401  # what click collected from the remaining options
 ) -> None:
@@ -68,6 +71,9 @@ def check(  # one parameter per option
     FILE may be a folder, or - for standard input. Exit codes: 0 pass, 1 fail, 2 usage or unreadable
     input, 3 inconclusive, 4 the service cannot be reached.
     """
+    if schema is not None:
+        click.echo(json_schema(schema), nl=False)
+        return
     wanted = [_report_target(text) for text in reports]
     request = _request(paths, command, options)
     report = _ask(request, server)

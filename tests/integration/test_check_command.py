@@ -84,3 +84,11 @@ def test_a_missing_file_and_a_bad_policy_are_refused(folder: Path) -> None:
 
     for arguments in (("nowhere.sh",), ("--command", "x", "--policy", "p.yaml")):
         assert isinstance(_run(*arguments).exception, Refused)
+
+
+def test_schemas_are_printed() -> None:
+    """The schemas of report and policy come from the program itself."""
+    for name, title in (("report", "CheckReport"), ("policy", "PolicyFile")):
+        schema = json.loads(_run("--schema", name).stdout)
+
+        assert title in schema["$defs"]

@@ -50,6 +50,8 @@ _EXTRA = [
     "--compilation-config 3",
     '--compilation-config {"use_inductor":false}',
     '--attention-config {"no_such":1}',
+    '-cc.inductor_compile_config={"a":~1}',
+    '--speculative-config={"method":~"ngram"}',
     "--speculative-config.method ngram",
     "--hf-overrides {}",
     "stray",
@@ -119,7 +121,8 @@ def _joined(rng: random.Random, argv: list[str]) -> list[str]:
 
 
 def _added(rng: random.Random, argv: list[str]) -> list[str]:
-    words = rng.choice(_EXTRA).split(" ")
+    # A tilde stands for a blank inside one argument.
+    words = [word.replace("~", " ") for word in rng.choice(_EXTRA).split(" ")]
     place = rng.choice([2, len(argv)])
     return [*argv[:place], *words, *argv[place:]]
 

@@ -18,6 +18,11 @@ class Cursor:
         return self.index >= len(self._argv)
 
     @property
+    def left(self) -> int:
+        """How many arguments are not read yet."""
+        return len(self._argv) - self.index
+
+    @property
     def has_value(self) -> bool:
         """Whether the next argument can be the value of a flag."""
         return not self.is_at_end and not self._is_flag(self._argv[self.index])

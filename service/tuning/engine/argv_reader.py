@@ -114,7 +114,9 @@ class _Reader:
         if is_negative_number(argument):
             return False
         name = dashed(argument.partition("=")[0])
-        return " " not in argument or name in self._options or name in EXTRAS
+        # Dotted flags are taken apart before argparse looks at blanks.
+        is_known = name.partition(".")[0] in self._options or name in EXTRAS
+        return " " not in argument or is_known
 
     def _read_positional(self, index: int, argument: str) -> None:
         if self._model is None and self._takes_model:
@@ -128,7 +130,7 @@ class _Reader:
 
     def _read_flag(self, index: int, argument: str) -> None:
         if argument == "--":
-            self._problems.refuse(index, "unexpected-argument", "'--' is left over")
+            self._read_separator(index)
             return
         if self._read_level(index, argument):
             return
@@ -141,6 +143,12 @@ class _Reader:
             self._read_option(index, option, value)
         elif value is None:
             self._skip_value()
+
+    def _read_separator(self, index: int) -> None:
+        """Read `--`, which argparse takes only together with a model that nothing follows."""
+        is_model_open = self._model is None and self._takes_model
+        if not is_model_open or self._tokens.left > 1:
+            self._problems.refuse(index, "unexpected-argument", "'--' is left over")
 
     def _split(self, argument: str) -> tuple[str, str | None]:
         """Return flag and attached value: `--x=y`, `-tp=2`, and `-qfp8` for one-letter flags."""

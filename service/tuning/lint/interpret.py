@@ -118,11 +118,13 @@ class _Sieve:
         self.kept: list[Word] = []
         self.remarks: list[Remark] = []
         self.unresolved: list[str] = []
+        self._has_model = False
         self._options = options(version)
         self._end = words[-1].place if words else Span(0, 0)
         for index, word in enumerate(words):
             if word.unresolved is None:
                 self.kept.append(word)
+                self._has_model |= index == self._model_index(words)
             else:
                 self._take_out(word, is_first=index == self._model_index(words))
 
@@ -140,9 +142,10 @@ class _Sieve:
             self._note(word, None if name == "model" else name, is_model=name == "model")
             if name == "model":
                 self._stand_in(word, flag)
-        elif is_first or not (word.is_splittable or word.value.startswith("-")):
+        elif is_first or not (word.is_splittable or word.value.startswith("-") or self._has_model):
             self._note(word, None, is_model=True)
             self.kept.append(_with_text(word, _STAND_IN))
+            self._has_model = True
         else:
             self._note(word, None, is_model=False)
 

@@ -15,7 +15,9 @@ MAX_NESTED_SCRIPTS = 4
 class Unreadable(Exception):
     """A file that cannot be read within the limits; the message says why."""
 
-    def __init__(self, reason: str, *, offset: int = 0) -> None:
+    def __init__(self, reason: str, *, offset: int = 0, is_malformed: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.is_malformed = is_malformed
+        """Whether the syntax is broken, rather than a limit crossed."""
         self.offset = offset

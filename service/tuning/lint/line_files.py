@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from service.tuning.lint.found import FoundEngine, Reading, Variable
+from service.tuning.lint.limits import Unreadable
 from service.tuning.lint.nested import read_nested
 from service.tuning.lint.shell import read_shell
 from service.tuning.lint.shell_words import Splitter
@@ -53,14 +54,22 @@ def read_markdown(file: SourceFile, read_block: Callable[[SourceFile], Reading])
         language = match.group("language").lower()
         body = Text.at(file.content, 0).cut(match.start("body"), match.end("body"))
         if language in _SHELL_FENCES:
-            readings.append(read_nested(body, "block.sh", lambda block: read_shell(block.text)))
+            readings.append(_block(body, "block.sh", lambda block: read_shell(block.text)))
         elif language in {"yaml", "yml", "python", "py", "json"}:
             suffix = {"yml": "yaml", "python": "py"}.get(language, language)
-            readings.append(read_nested(_dedented(body), f"block.{suffix}", read_block))
+            readings.append(_block(_dedented(body), f"block.{suffix}", read_block))
     return Reading(
         engines=tuple(engine for reading in readings for engine in reading.engines),
         remarks=tuple(remark for reading in readings for remark in reading.remarks),
     )
+
+
+def _block(text: Text, name: str, read: Callable[[SourceFile], Reading]) -> Reading:
+    """Return what a block of code holds; fragments that are no whole file are passed over."""
+    try:
+        return read_nested(text, name, read)
+    except Unreadable:
+        return Reading()
 
 
 def _dedented(text: Text) -> Text:

@@ -8,6 +8,7 @@ from service.tuning.lint.found import Reading, Remark, Word
 from service.tuning.lint.helm_values import has_values, read_values
 from service.tuning.lint.kserve import read_llm_service, read_model_format
 from service.tuning.lint.kubernetes import has_pods, kind_of, read_object
+from service.tuning.lint.limits import Unreadable
 from service.tuning.lint.nested import read_nested
 from service.tuning.lint.ray_serve import is_serve_config, read_serve_config
 from service.tuning.lint.recipes import is_recipe, read_recipe
@@ -39,7 +40,12 @@ def read_manifests(file: SourceFile, *, read_block: BlockReader) -> Reading:
     place = directive_at(file.content)
     if place is not None and not is_recipe_text(file.content):
         return Reading(remarks=(_template_remark(place),))
-    documents = read_yaml(SourceFile(file.path, masked(file.content)))
+    try:
+        documents = read_yaml(SourceFile(file.path, masked(file.content)))
+    except Unreadable as error:
+        if error.is_malformed and "{{" in file.content:
+            return Reading(remarks=(_template_remark(file.content.index("{{")),))
+        raise
     reader = _Documents(file, documents, read_block)
     readings = [reader.read(document) for document in documents]
     return Reading(

@@ -124,7 +124,7 @@ class _Module:
         """Return a literal's value, or what cannot be resolved."""
         bound = self._constants.get(node.id) if isinstance(node, ast.Name) else None
         try:
-            return ast.literal_eval(node if bound is None else bound), None
+            return _plain(ast.literal_eval(node if bound is None else bound)), None
         except (ValueError, TypeError, RecursionError, MemoryError):
             return None, ast.unparse(node)[:80]
 
@@ -191,6 +191,19 @@ def _is_environ(node: ast.expr) -> bool:
             return name == "environ"
         case _:
             return False
+
+
+def _plain(value: object) -> Json:
+    """Return a literal as JSON holds it; raises TypeError for sets, bytes and the like."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case _:
+            raise TypeError(type(value).__name__)
 
 
 def _word(value: Json, unresolved: str | None, span: Span) -> Word:

@@ -24,6 +24,7 @@ _SUBSTITUTION = re.compile(r"\$\(|\$\{|`|\{\{")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w.|/-]*>(?=\s|$)|(?:\.\.\.|…)(?=\s|$)")
 """What documentation leaves to the reader: <model>, or three dots for more arguments."""
+_NAMED_PLACEHOLDER = re.compile(r"<[A-Za-z][\w.|-]*>")
 _KEPT_ESCAPES = '"\\$`\n'
 _OPENERS = frozenset({"if", "for", "while", "until", "case", "select"})
 _CLOSERS = frozenset({"fi", "done", "esac"})
@@ -143,6 +144,10 @@ class Splitter:
         pieces: list[_Piece] = []
         while self._at < len(self._value):
             character = self._value[self._at]
+            placeholder = _NAMED_PLACEHOLDER.match(self._value, self._at)
+            if placeholder is not None and pieces:
+                pieces.append(self._open_piece(placeholder))
+                continue
             if character in _BLANKS or character in "\n;|()<>":
                 if character == "(" and self._opens_array(pieces):
                     return [self._array(start, pieces)]
@@ -160,9 +165,14 @@ class Splitter:
                 return []
         return self._assembled(pieces, self._span(start, self._at))
 
+    def _open_piece(self, match: re.Match[str]) -> _Piece:
+        self._at = match.end()
+        return _Piece(self._text.cut(match.start(), match.end()), match.group(0))
+
     def _span(self, start: int, end: int) -> Span:
         offsets = self._text.offsets
-        return Span(offsets[start], offsets[max(start, end - 1)] + 1)
+        last = min(max(start, end - 1), len(offsets) - 1)
+        return Span(offsets[min(start, last)], offsets[last] + 1)
 
     def _assembled(self, pieces: list[_Piece], span: Span) -> list[Word]:
         if len(pieces) == 1 and pieces[0].words is not None:
@@ -175,6 +185,9 @@ class Splitter:
         return [Word(text, unresolved, is_splittable=only, span=span)]
 
     def _piece(self, character: str) -> _Piece:
+        if self._value.startswith("$'", self._at):
+            self._at += 1
+            return self._single_quoted()
         if character == "'":
             return self._single_quoted()
         if character == '"':

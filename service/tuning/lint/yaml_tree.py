@@ -92,9 +92,11 @@ def read_yaml(file: SourceFile) -> list[Node]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         offset = 0 if mark is None else file.offset_of(mark.line, mark.column)
-        raise Unreadable(f"it is not YAML: {error.problem}", offset=offset) from None
+        reason = f"it is not YAML: {error.problem}"
+        raise Unreadable(reason, offset=offset, is_malformed=True) from None
     except (yaml.YAMLError, ValueError) as error:
-        raise Unreadable(f"it is not YAML: {str(error).splitlines()[0]}") from None
+        reason = f"it is not YAML: {str(error).splitlines()[0]}"
+        raise Unreadable(reason, is_malformed=True) from None
     return builder.documents
 
 

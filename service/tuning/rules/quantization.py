@@ -22,7 +22,7 @@ from service.tuning.rules.support import is_weight_only, minimum_capability
 
 _SETTING = ("quantization",)
 _ONLINE = frozenset(
-    {"fp8", "online", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "mxfp8"}
+    {"fp8", "online", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "mxfp8", "mxfp4"}
     | {"int8_per_channel_weight_only", "nvfp4_per_token", "experts_int8", "bitsandbytes"}
     | {"torchao", "deepspeedfp", "ipex", "rtn", "humming", "inc"}
 )

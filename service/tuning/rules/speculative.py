@@ -26,7 +26,10 @@ _MANY_REQUESTS = 64
 
 def _missing_tokens(context: RuleContext) -> Iterator[Remark]:
     method = speculative_method(context.given)
-    if method in {"ngram", "draft_model"} and speculative_tokens(context.given) == 0:
+    # Without a method vLLM reads it from the drafter, whose config may state the depth.
+    is_stated = "method" in (context.given.speculative_config or {})
+    is_sure = is_stated or method == "ngram"
+    if is_sure and method in {"ngram", "draft_model"} and speculative_tokens(context.given) == 0:
         yield Remark(
             message=f"Speculation by {method} needs num_speculative_tokens.",
             suggestion="2 to 5 is a usual range.",

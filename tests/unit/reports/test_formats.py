@@ -7,9 +7,11 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import msgspec
 import pytest
+import yaml
 
 from api_schemas.check import CheckReport, Policy, Waiver
 from service.reports.formats import FORMATS
+from service.reports.schemas import json_schema
 from service.reports.text import render_coloured_text
 from tests.unit.tuning.lint.asked import TODAY, checked
 
@@ -41,6 +43,22 @@ def test_json_is_the_report(report: CheckReport) -> None:
 
     assert msgspec.json.decode(text, type=CheckReport) == report
     assert "NaN" not in text
+
+
+def test_json_keeps_its_published_schema(report: CheckReport) -> None:
+    """What is printed is valid for the schema that the same program prints."""
+    schema = json.loads(json_schema("report"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+    jsonschema.Draft202012Validator(schema).validate(json.loads(FORMATS["json"].render(report)))
+
+
+def test_the_example_policy_keeps_its_schema() -> None:
+    """The policy of examples/ci is valid for the published schema."""
+    example = Path(__file__).parents[3] / "examples" / "ci" / "setpoint.yaml"
+    schema = json.loads(json_schema("policy"))
+
+    jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(example.read_text()))
 
 
 def test_sarif_is_valid(report: CheckReport) -> None:

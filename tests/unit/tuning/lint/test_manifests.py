@@ -173,3 +173,20 @@ def test_the_release_of_an_unpinned_image_is_assumed_and_said() -> None:
     assert parse_version(report.engines[0].version).text == parse_version(None).text
     assert found(report, "CTR007")
     assert found(report, "CHK002")
+
+
+def test_a_template_that_is_no_yaml_is_inconclusive_too() -> None:
+    """Expressions that leave no YAML behind make the file a template, not a broken file."""
+    report = checked(
+        "service.yaml", "metadata:\n  {{- toYaml .Values.labels | nindent 2 }}\n  name: x\n"
+    )
+
+    assert report.verdict == "inconclusive"
+    assert found(report, "TPL002")
+
+
+def test_a_second_open_argument_is_no_second_model() -> None:
+    """Whatever cannot be resolved behind the model is left out, not taken for a model."""
+    report = checked("a.sh", "vllm serve az://<container>/<path> --seed 1 <more>\n")
+
+    assert report.counts.error == 0

@@ -258,3 +258,12 @@ guide: |
     assert [config_of(engine).max_model_len for engine in found_engines[:3]] == ["auto"] * 3
     assert argv(found_engines[2])[2] == "Qwen/Qwen3-8B-FP8"
     assert config_of(found_engines[3]).tensor_parallel_size == 2
+
+
+def test_fragments_in_markdown_are_passed_over() -> None:
+    """Code that is no whole file, and literals that are no settings, end nothing."""
+    content = "```python\ndef (\n```\n```bash\nvllm serve m\n```\n"
+
+    assert len(engines(content, "a.md")) == 1
+    (engine,) = engines("from vllm import LLM\nLLM('m', seed=..., revision=b'x')\n", "a.py")
+    assert [given.unresolved for given in engine.given] == ["...", "b'x'"]

@@ -31,6 +31,8 @@ _SERVE = ["vllm", "serve", "m"]
         ("cat <<EOF > x\nvllm serve not-this\nEOF\nvllm serve m", _SERVE),
         ("$ vllm serve m", _SERVE),
         ("env A=b vllm serve m", _SERVE),
+        ("vllm serve m --a $'x y'", [*_SERVE, "--a", "x y"]),
+        ("vllm serve m --a \\", [*_SERVE, "--a", ""]),
     ],
 )
 def test_words_are_those_that_a_shell_passes_on(script: str, expected: list[str]) -> None:
@@ -54,6 +56,9 @@ def test_the_module_is_an_entry_point_too() -> None:
         ("vllm serve m --a=$(nproc)", "$(nproc)"),
         ("vllm serve m --a {{ .Values.len }}", "{{ .Values.len }}"),
         ("vllm serve m --a ${A:?needed}", "${A:?needed}"),
+        ("vllm serve m --a <length> # up to 131072", "<length>"),
+        ("vllm serve m --a x-<length>", "<length>"),
+        ("vllm serve m --a 1 \\\n  ...", "..."),
         ("if x; then\n TP=8\nelse\n TP=4\nfi\nvllm serve m -tp $TP", "$TP"),
     ],
 )
