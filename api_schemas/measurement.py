@@ -170,8 +170,10 @@ class MetricResidual(Record, frozen=True, kw_only=True):
 class CalibratedRange(Record, frozen=True, kw_only=True):
     """The loads that were measured: between these the calibration speaks."""
 
-    load: tuple[float, float]
-    """Requests in flight of a closed loop or burst; of an open loop, requests per second."""
+    in_flight: tuple[float, float] | None
+    """Requests of closed loops and bursts; None when only rates were measured."""
+    requests_per_s: tuple[float, float] | None
+    """Rates of open loops; None when none was measured."""
     prompt_tokens: tuple[float, float]
     output_tokens: tuple[float, float]
 

@@ -6,7 +6,7 @@ Answers only read what was fitted. The API and the workers share these functions
 import hashlib
 import math
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -24,7 +24,7 @@ from service.identifiers import ENTROPY_BYTES, time_ordered_id, timestamp
 from service.store.measurements import MeasurementStore
 from service.tuning.calibrations.judge import MOST_POINTS, Fitted, calibrate, median_percent
 from service.tuning.calibrations.key import ConfigurationKey, gpu_name
-from service.tuning.calibrations.known import KnownCalibration, load_of_arrivals
+from service.tuning.calibrations.known import KnownCalibration, in_flight_of, rate_of
 from service.tuning.calibrations.points import key_of, point_of, situation_of
 from service.tuning.errors import TuningError
 from service.tuning.hardware.catalogue import find_gpu, resolve_hardware
@@ -313,16 +313,20 @@ def _residuals(fitted: Fitted) -> dict[str, MetricResidual]:
 
 
 def _range(measured: Sequence[Measurement]) -> CalibratedRange | None:
-    """Return the span of loads and lengths; None when they are not all of the comparable kind."""
-    rows = []
-    for item in measured:
-        load = load_of_arrivals(item.workload)
-        prompts, outputs = item.workload.prompt_tokens, item.workload.output_tokens
-        if load is not None and prompts is not None and outputs is not None:
-            rows.append((load, mean_tokens(prompts), mean_tokens(outputs)))
-    if not rows:
+    """Return the span of loads and lengths; None when no lengths were stated."""
+    loads = [item.workload for item in measured]
+    prompts = _span(mean_tokens(w.prompt_tokens) if w.prompt_tokens else None for w in loads)
+    outputs = _span(mean_tokens(w.output_tokens) if w.output_tokens else None for w in loads)
+    if prompts is None or outputs is None:
         return None
-    loads, prompt_tokens, output_tokens = (
-        (min(column), max(column)) for column in zip(*rows, strict=True)
+    return CalibratedRange(
+        in_flight=_span(in_flight_of(load) for load in loads),
+        requests_per_s=_span(rate_of(load) for load in loads),
+        prompt_tokens=prompts,
+        output_tokens=outputs,
     )
-    return CalibratedRange(load=loads, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+
+
+def _span(values: Iterable[float | None]) -> tuple[float, float] | None:
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if known else None

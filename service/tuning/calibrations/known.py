@@ -14,7 +14,11 @@ from service.tuning.hardware.spec import Node
 from service.tuning.latency.calibration import Calibration
 from service.tuning.lengths import mean_tokens
 from service.tuning.models.spec import ModelSpec
+from service.tuning.simulation.traffic import mean_arrival_rate
 
+_ALL = frozenset({"ttft", "tpot", "output_tokens_per_s"})
+_QUEUED = frozenset({"ttft"})
+_NONE: frozenset[str] = frozenset()
 _REACH = 2.0
 """How far beyond the measured loads the narrow band still holds, as a factor."""
 
@@ -35,9 +39,11 @@ class KnownCalibration(msgspec.Struct, frozen=True, kw_only=True):
 
     def under(self, workload: Workload | None) -> Calibration:
         """Return the calibration for a load: beyond the measured range its band is not narrowed."""
-        if self.range is None or workload is None or _is_within(self.range, workload):
+        if self.range is None or workload is None:
             return self.calibration
-        return msgspec.structs.replace(self.calibration, log_widths={})
+        lost = _unsure(self.range, workload)
+        kept = {name: w for name, w in self.calibration.log_widths.items() if name not in lost}
+        return msgspec.structs.replace(self.calibration, log_widths=kept)
 
 
 Calibrations = Sequence[KnownCalibration]
@@ -61,20 +67,32 @@ def calibration_for(
     return next((known for known in calibrations if known.key == key), None)
 
 
-def _is_within(measured: CalibratedRange, workload: Workload) -> bool:
+def _unsure(measured: CalibratedRange, workload: Workload) -> frozenset[str]:
+    """Return the metrics that the measured loads say too little of.
+
+    Beyond the measured lengths or load that is all of them. Under arrival rates TTFT is mostly
+    queueing: loops say little of it, but what a step costs they do.
+    """
     lengths = (
         (measured.prompt_tokens, workload.prompt_tokens),
         (measured.output_tokens, workload.output_tokens),
     )
-    means = [(span, mean_tokens(given)) for span, given in lengths if given is not None]
-    load = load_of_arrivals(workload)
-    if load is not None:
-        means.append((measured.load, load))
-    return all(span[0] / _REACH <= value <= span[1] * _REACH for span, value in means)
+    if not all(_covers(span, mean_tokens(given)) for span, given in lengths if given is not None):
+        return _ALL
+    in_flight, rate = in_flight_of(workload), rate_of(workload)
+    if in_flight is not None and measured.in_flight is not None:
+        return _NONE if _covers(measured.in_flight, in_flight) else _ALL
+    if rate is not None and measured.requests_per_s is not None:
+        return _NONE if _covers(measured.requests_per_s, rate) else _ALL
+    return _QUEUED
 
 
-def load_of_arrivals(workload: Workload) -> float | None:
-    """Return requests in flight of a loop or burst; None for rates, which saturate elsewhere."""
+def _covers(span: tuple[float, float], value: float) -> bool:
+    return span[0] / _REACH <= value <= span[1] * _REACH
+
+
+def in_flight_of(workload: Workload) -> float | None:
+    """Return the requests in flight of a closed loop or a burst; None under a rate."""
     match workload.arrivals:
         case ClosedLoop() as loop:
             return float(loop.max_concurrency)
@@ -82,3 +100,9 @@ def load_of_arrivals(workload: Workload) -> float | None:
             return float(batch.num_requests)
         case _:
             return None
+
+
+def rate_of(workload: Workload) -> float | None:
+    """Return the requests per second that arrive; None in loops and bursts."""
+    arrivals = workload.arrivals
+    return None if arrivals is None else mean_arrival_rate(arrivals)
