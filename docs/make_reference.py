@@ -55,16 +55,22 @@ def reference() -> str:
 
 def _commands() -> Iterator[str]:
     for name in sorted(cli.commands):
-        command = cli.commands[name]
-        yield f"### `setpoint {name}`"
-        yield (command.help or "").strip()
-        context = click.Context(command)
-        rows = [
-            tuple(cell.replace("|", "\\|") for cell in record)
-            for parameter in command.get_params(context)
-            if (record := parameter.get_help_record(context)) is not None
-        ]
-        yield _table(("option", "meaning"), rows)
+        yield from _command(name, cli.commands[name])
+
+
+def _command(name: str, command: click.Command) -> Iterator[str]:
+    yield f"### `setpoint {name}`"
+    yield (command.help or "").strip()
+    context = click.Context(command)
+    rows = [
+        tuple(cell.replace("|", "\\|") for cell in record)
+        for parameter in command.get_params(context)
+        if (record := parameter.get_help_record(context)) is not None
+    ]
+    yield _table(("option", "meaning"), rows)
+    if isinstance(command, click.Group):
+        for part in sorted(command.commands):
+            yield from _command(f"{name} {part}", command.commands[part])
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -5,13 +5,18 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import redis
-from litestar import Litestar
+from litestar import Litestar, Request
 from litestar.di import Provide
 
+from service.access import ANONYMOUS
+from service.api.access import Authenticator, caller_in
+from service.api.audit import record_request
 from service.api.context import Context, utc_now
 from service.api.edge import Edge
 from service.api.guards import GUARDS
@@ -23,10 +28,14 @@ from service.hub import make_hub_resolver
 from service.log import get_logger
 from service.model_lookup import make_resolver
 from service.settings import Settings
+from service.store.api_keys import ApiKeyStore
+from service.store.audit import AuditTrail
+from service.store.budgets import Budgets
 from service.store.client import connect, ping
 from service.store.measurements import MeasurementStore
 from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
+from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
 
 _log = get_logger(__name__)
@@ -55,9 +64,13 @@ def create_app(
     if settings.warm_up:
         lifespan.append(_warming_up)
     context = make_context(settings, client, now=now)
+
+    def context_of(request: Request[Any, Any, Any]) -> Context:
+        return _context_of(context, request)
+
     app = Litestar(
         [make_router()],
-        dependencies={"context": Provide(lambda: context, sync_to_thread=False)},
+        dependencies={"context": Provide(context_of, sync_to_thread=False)},
         exception_handlers={Exception: problem_response},
         guards=GUARDS,
         lifespan=lifespan,
@@ -69,6 +82,7 @@ def create_app(
     app.asgi_handler = Edge(
         app.asgi_handler,
         metrics=context.metrics,
+        record=partial(record_request, context),
         max_concurrent_requests=settings.max_concurrent_requests,
     )
     return app
@@ -77,25 +91,48 @@ def create_app(
 def make_context(
     settings: Settings, client: redis.Redis, *, now: Callable[[], datetime]
 ) -> Context:
-    """Return what the routes work with."""
-    days = settings.retention_days
-    retention = timedelta(days=days) if days else None
-    models = ModelStore(client)
-    resolve_model = make_resolver(models)
-    if settings.hub_lookup:
-        resolve_model = make_hub_resolver(resolve_model, cache=models)
+    """Return what the routes work with, for callers without a key."""
+    api_keys = ApiKeyStore(client)
     return Context(
         settings=settings,
+        caller=ANONYMOUS,
+        authenticator=Authenticator(api_keys, settings=settings, now=now),
+        api_keys=api_keys,
+        audit=AuditTrail(client),
+        budgets=Budgets(client),
         store=client,
-        recommendations=RecommendationStore(client, retention=retention),
-        validations=ValidationStore(client, retention=retention),
-        measurements=MeasurementStore(client),
-        models=models,
-        resolve_model=resolve_model,
         check_store=partial(ping, client),
         metrics=Metrics(),
         now=now,
+        **_tenant_stores(settings, client, tenant=ANONYMOUS.tenant),
     )
+
+
+def _tenant_stores(settings: Settings, client: redis.Redis, *, tenant: str) -> dict[str, Any]:
+    """Return the fields of a context that differ between tenants."""
+    days = settings.retention_days
+    retention = timedelta(days=days) if days else None
+    models = ModelStore(client, tenant=tenant)
+    resolve_model = make_resolver(models)
+    if settings.hub_lookup:
+        resolve_model = make_hub_resolver(resolve_model, cache=models)
+    return {
+        "recommendations": RecommendationStore(client, retention=retention, tenant=tenant),
+        "validations": ValidationStore(client, retention=retention, tenant=tenant),
+        "measurements": MeasurementStore(client, tenant=tenant),
+        "studies": StudyStore(client, tenant=tenant),
+        "models": models,
+        "resolve_model": resolve_model,
+    }
+
+
+def _context_of(context: Context, request: Request[Any, Any, Any]) -> Context:
+    """Return the context of one request: every store in it shows the caller's tenant only."""
+    caller = caller_in(request.scope["state"])
+    if caller.tenant == context.caller.tenant:
+        return replace(context, caller=caller)
+    stores = _tenant_stores(context.settings, context.store, tenant=caller.tenant)
+    return replace(context, caller=caller, **stores)
 
 
 def _computing_threads(settings: Settings) -> _Lifespan:

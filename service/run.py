@@ -11,8 +11,10 @@ import threading
 from collections.abc import Iterator
 from typing import NoReturn
 
+import redis
 import uvicorn
 
+from service.access import is_loopback
 from service.api.examples import curl_command
 from service.app import create_app
 from service.embedded import DataFolderInUse, EmbeddedStore, StoreNotStarted, end_with_parent
@@ -24,7 +26,8 @@ from service.settings import (
     read_settings,
     variable_of,
 )
-from service.store.client import connect
+from service.store.api_keys import ApiKeyStore
+from service.store.client import StoreUnavailable, connect
 
 EXIT_USAGE = 2
 EXIT_UNAVAILABLE = 4
@@ -65,7 +68,9 @@ def serve(
 def _serve(
     settings: Settings, *, listener: socket.socket, redis_url: str, with_worker: bool
 ) -> None:
-    app = create_app(settings, connect(redis_url, timeout_s=settings.store_timeout_s))
+    client = connect(redis_url, timeout_s=settings.store_timeout_s)
+    _refuse_to_serve_strangers(settings, client)
+    app = create_app(settings, client)
     config = uvicorn.Config(
         app,
         lifespan="on",
@@ -77,6 +82,22 @@ def _serve(
     )
     with _worker(settings, redis_url) if with_worker else contextlib.nullcontext():
         _Server(config, base_url=_base_url(settings, listener)).run(sockets=[listener])
+
+
+def _refuse_to_serve_strangers(settings: Settings, client: redis.Redis) -> None:
+    """Give up when other machines could call and no key was ever made."""
+    if is_loopback(settings.host):
+        return
+    try:
+        made = ApiKeyStore(client).any_made()
+    except StoreUnavailable as error:
+        _give_up(f"the store cannot be reached: {error}", EXIT_UNAVAILABLE)
+    if not made:
+        _give_up(
+            f"refuses to listen on {settings.host} without API keys: make one with "
+            "`setpoint keys create --name admin --scope admin`, or listen on 127.0.0.1",
+            EXIT_USAGE,
+        )
 
 
 class _Server(uvicorn.Server):

@@ -29,6 +29,11 @@ WORKER_VARIABLES: dict[str, tuple[str, str]] = {
     ),
 }
 """Variables of the worker process, with default and meaning; they may share this environment."""
+CLIENT_VARIABLES: dict[str, tuple[str, str]] = {
+    "SETPOINT_API_KEY": ("", "API key that commands send to a service."),
+}
+"""Variables of commands that ask a service; they may share this environment too."""
+_OTHERS = {**WORKER_VARIABLES, **CLIENT_VARIABLES}
 _MIB = 1024 * 1024
 
 
@@ -74,6 +79,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int,
         Meta(ge=0, le=36_500, description="Days a recommendation is kept; 0 keeps it for good."),
     ] = 90
+    require_keys: Annotated[
+        bool,
+        Meta(
+            description="Serve nobody without an API key, also before the first one is made; on "
+            "any address but loopback it is always so."
+        ),
+    ] = False
+    requests_per_minute: Annotated[
+        int,
+        Meta(ge=0, le=10_000_000, description="Requests of one API key in a minute; 0: no limit."),
+    ] = 600
+    gpu_minutes_per_day: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000_000,
+            description="GPU minutes that validations of one API key may take in a day, by their "
+            "plans; 0: no limit.",
+        ),
+    ] = 1440
     hub_lookup: Annotated[
         bool,
         Meta(description="Read the config of a model that no catalogue holds from the model hub."),
@@ -125,7 +150,7 @@ def read_settings(
     values: dict[str, Any] = {
         name.removeprefix(PREFIX).lower(): value
         for name, value in variables.items()
-        if name.startswith(PREFIX) and name not in WORKER_VARIABLES
+        if name.startswith(PREFIX) and name not in _OTHERS
     }
     _refuse_unknown(values)
     values.update({name: value for name, value in given.items() if value is not None})
@@ -141,6 +166,11 @@ def child_environment(**settings: str) -> dict[str, str]:
     return {**os.environ, **given}  # noqa: TID251
 
 
+def api_key() -> str | None:
+    """Return the API key that commands send to a service, as SETPOINT_API_KEY says."""
+    return os.environ.get("SETPOINT_API_KEY") or None  # noqa: TID251
+
+
 def variable_of(field: str) -> str:
     """Return the environment variable that sets a field of `Settings`."""
     return PREFIX + field.upper()
@@ -153,7 +183,7 @@ def describe_settings() -> list[tuple[str, str, str]]:
         (variable_of(field.name), _default_text(field), _description(properties[field.name]))
         for field in msgspec.structs.fields(Settings)
     ]
-    return own + [(name, *described) for name, described in WORKER_VARIABLES.items()]
+    return own + [(name, *described) for name, described in _OTHERS.items()]
 
 
 def _default_text(field: msgspec.structs.FieldInfo) -> str:
@@ -171,7 +201,7 @@ def _refuse_unknown(values: Mapping[str, str]) -> None:
     allowed = Settings.__struct_fields__
     unknown = sorted(variable_of(name) for name in values if name not in allowed)
     if unknown:
-        names = ", ".join([*(variable_of(name) for name in allowed), *WORKER_VARIABLES])
+        names = ", ".join([*(variable_of(name) for name in allowed), *_OTHERS])
         raise InvalidSettings(f"unknown {', '.join(unknown)}; allowed are {names}")
 
 

@@ -109,13 +109,15 @@ def _prove(run: Run, settings: WorkerSettings, folder: Path) -> None:
     node = describe_node(settings)
     devices = _lease(run, node, recommendation, settings)
     run.start_clock()
+    store = ValidationStore(run.client, retention=settings.retention)
+    tenant = store.tenant_of(run.validation.id)
     try:
         subject = choose_subject(
             recommendation,
             run.validation.plan,
             node=node,
             devices=devices,
-            resolve_model=make_resolver(ModelStore(run.client)),
+            resolve_model=make_resolver(ModelStore(run.client, tenant=tenant)),
             allow_code=settings.allow_code,
         )
     except LookupError as error:

@@ -7,12 +7,15 @@ match no route.
 import re
 import secrets
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import structlog
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.access import caller_in
+from service.api.limits import HEADERS
 from service.api.metrics import Metrics
 from service.api.problems import PROBLEM_MEDIA_TYPE, encode_problem
 from service.log import get_logger
@@ -35,12 +38,24 @@ _PRIVATE = (b"cache-control", b"no-store")
 _log = get_logger(__name__)
 
 
+class Record(Protocol):
+    """Keeps what a request did, once it was answered."""
+
+    async def __call__(
+        self, request: Mapping[str, Any], *, status: int, location: str | None
+    ) -> None:
+        """Keep it, or not."""
+
+
 class Edge:
     """An ASGI application around another one."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, max_concurrent_requests: int) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: Metrics, record: Record, max_concurrent_requests: int
+    ) -> None:
         self._app = app
         self._metrics = metrics
+        self._record = record
         self._limit = max_concurrent_requests
         self._in_flight = 0
 
@@ -54,7 +69,7 @@ class Edge:
         identifier = _take_request_id(request)
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=identifier)
-        answer = _Answer(send, request_id=identifier, without_body=request["method"] == "HEAD")
+        answer = _Answer(send, state=request["state"], without_body=request["method"] == "HEAD")
         method, started = request["method"], time.perf_counter()
         if request["method"] == "HEAD":
             request["method"] = "GET"
@@ -62,6 +77,8 @@ class Edge:
             await self._admit(request, receive, answer)
         finally:
             self._account(method, request, answer, time.perf_counter() - started)
+        if answer.status is not None:
+            await self._record(request, status=answer.status, location=answer.location)
 
     async def _admit(self, request: dict[str, Any], receive: Receive, answer: "_Answer") -> None:
         if request["path"] in _ALWAYS_ADMITTED:
@@ -92,6 +109,7 @@ class Edge:
             method=method,
             path=request["path"],
             status=status,
+            caller=caller_in(request["state"]).actor,
             duration_ms=round(seconds * 1000, 1),
         )
 
@@ -99,11 +117,12 @@ class Edge:
 class _Answer:
     """Sends an answer on with our headers, and remembers its status."""
 
-    def __init__(self, send: Send, *, request_id: str, without_body: bool) -> None:
+    def __init__(self, send: Send, *, state: Mapping[str, Any], without_body: bool) -> None:
         self._send = send
-        self._request_id = request_id.encode()
+        self._state = state
         self._without_body = without_body
         self.status: int | None = None
+        self.location: str | None = None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -114,8 +133,12 @@ class _Answer:
         await self._send(message)
 
     def _complete(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        present = {name.lower() for name, _ in headers}
-        ours = [*_SECURITY_HEADERS, _PRIVATE, (b"x-request-id", self._request_id)]
+        present = {name.lower(): value for name, value in headers}
+        if b"location" in present:
+            self.location = present[b"location"].decode("latin-1")
+        request_id = self._state["request_id"].encode()
+        ours = [*_SECURITY_HEADERS, _PRIVATE, (b"x-request-id", request_id)]
+        ours += self._state.get(HEADERS, [])
         return headers + [header for header in ours if header[0] not in present]
 
 

@@ -8,6 +8,7 @@ from litestar.params import QueryParameter
 from litestar.typing import FieldDefinition
 
 from api_schemas.problem import FieldError
+from service.api.access import authorize
 from service.api.describe import KEY, Description
 from service.api.negotiation import choose_media_type
 from service.api.problems import Refusal, refuse_field
@@ -66,6 +67,7 @@ async def refuse_other_bodies(connection: _Connection, handler: BaseRouteHandler
 
 
 GUARDS = [
+    authorize,
     refuse_unknown_parameters,
     refuse_ambiguous_parameters,
     refuse_unacceptable,

@@ -1,8 +1,8 @@
 """The performance database: `POST /measurements`, and what it holds."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from litestar import Response, delete, get, post
+from litestar import Request, Response, delete, get, post
 from litestar.openapi.spec import Example
 from litestar.params import PathParameter, QueryParameter, RawBody
 
@@ -15,8 +15,9 @@ from api_schemas.measurement import (
 )
 from service.api import examples
 from service.api.bodies import encode, read_body
-from service.api.context import InjectedContext
+from service.api.context import Context, InjectedContext
 from service.api.describe import JSON, Answer, Body, describe
+from service.api.idempotent import HEADER, REPLAYED, answer_once
 from service.api.paging import next_link, position_of
 from service.api.problems import not_found
 from service.store.cursor import encode_cursor
@@ -44,7 +45,7 @@ _CREATED, _KNOWN = 201, 200
             201,
             "Stored, and the calibrations that they belong to fitted anew.",
             kind=MeasurementsCreated,
-            headers=("Location",),
+            headers=("Location", REPLAYED),
         ),
         Answer(200, "All of it was there already.", kind=MeasurementsCreated),
         body=Body(
@@ -62,11 +63,16 @@ _CREATED, _KNOWN = 201, 200
             "unknown-gpu",
             "unknown-engine-version",
             "unsupported-architecture",
+            "idempotency-in-progress",
+            "idempotency-key-reused",
             "store-unavailable",
         ),
+        request_headers=(HEADER,),
     ),
 )
-def create_measurement(body: RawBody, context: InjectedContext) -> Response[bytes]:
+def create_measurement(
+    body: RawBody, request: Request[Any, Any, Any], context: InjectedContext
+) -> Response[bytes]:
     """Store what was measured, by the definitions of vLLM's own benchmark.
 
     Reports are converted: GuideLLM's inter-token latency is our TPOT. Failed requests, latencies of
@@ -74,17 +80,8 @@ def create_measurement(body: RawBody, context: InjectedContext) -> Response[byte
     is stored once. Two or more loads of one configuration calibrate its next estimates, when that
     predicts left-out loads better.
     """
-    request = read_body(body, MeasurementRequest)
-    # Imported on use: the latency model compiles code, and the service starts without waiting.
-    from service.measurements import add_measurements  # noqa: PLC0415
-
-    added = add_measurements(
-        context.measurements, request, resolve_model=context.resolve_model, now=context.now
-    )
-    answer = MeasurementsCreated(items=added.measurements, calibrations=added.calibrations)
-    headers = {"Location": _address(added.measurements[0].id)} if added.is_new else {}
-    status = _CREATED if added.is_new else _KNOWN
-    return Response(encode(answer), status_code=status, media_type=JSON, headers=headers)
+    asked = read_body(body, MeasurementRequest)
+    return answer_once(request, body, context=context, make=lambda _: _create(context, asked))
 
 
 @get(
@@ -192,6 +189,19 @@ def delete_measurement(measurement_id: MeasurementId, context: InjectedContext) 
     )
     if not found:
         raise not_found("measurement", measurement_id)
+
+
+def _create(context: Context, request: MeasurementRequest) -> Response[bytes]:
+    # Imported on use: the latency model compiles code, and the service starts without waiting.
+    from service.measurements import add_measurements  # noqa: PLC0415
+
+    added = add_measurements(
+        context.measurements, request, resolve_model=context.resolve_model, now=context.now
+    )
+    answer = MeasurementsCreated(items=added.measurements, calibrations=added.calibrations)
+    headers = {"Location": _address(added.measurements[0].id)} if added.is_new else {}
+    status = _CREATED if added.is_new else _KNOWN
+    return Response(encode(answer), status_code=status, media_type=JSON, headers=headers)
 
 
 def _address(identifier: str) -> str:

@@ -40,6 +40,19 @@ class Metrics:
             registry=self._registry,
         )
 
+        self._limited = Counter(
+            "setpoint_rate_limited",
+            "Requests refused because a key's budget was used up, by budget.",
+            ["budget"],
+            registry=self._registry,
+        )
+        self._unmetered = Counter(
+            "setpoint_rate_limit_unchecked",
+            "Requests let through because the store could not count them, by budget.",
+            ["budget"],
+            registry=self._registry,
+        )
+
     def observe(self, *, route: str, method: str, status: int, seconds: float) -> None:
         """Count one answered request."""
         known = method if method in _METHODS else "other"
@@ -57,6 +70,14 @@ class Metrics:
     def count_rejected(self) -> None:
         """Count a request refused for want of room."""
         self._rejected.inc()
+
+    def count_limited(self, budget: str) -> None:
+        """Count a request refused because a budget was used up."""
+        self._limited.labels(budget=budget).inc()
+
+    def count_unmetered(self, budget: str) -> None:
+        """Count a request that was let through uncounted."""
+        self._unmetered.labels(budget=budget).inc()
 
     def expose(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from api_schemas.problem import Problem, ProblemCode
 from service.api import examples
+from service.api.access import required_scope
 from service.api.bodies import encode
 from service.api.describe import JSON, KEY, Answer, Body, Description, Example
 from service.api.guards import query_parameters
@@ -47,13 +48,34 @@ _BOUNDS = {
     "max_items": "max_length",
 }
 """What a parameter's declaration may state, and the schema's word for it."""
+_GUARDED: tuple[ProblemCode, ...] = ("unauthorized", "forbidden", "store-unavailable")
+_SECURITY_SCHEME = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key: `sp_` with an id and a secret. While no key was ever made, the "
+    "service listens on loopback only and takes callers without one.",
+}
 _TAGS = {
     "advice": "What to launch, and what to expect of it.",
     "catalogues": "What Setpoint knows: models, GPUs, presets, vLLM releases, rules.",
+    "access": "API keys of a tenant, and who did what with them.",
     "proof": "What a real vLLM did with a recommendation, and who can prove one.",
     "system": "Health, metrics and this document.",
 }
+_PROBLEM_HEADERS: Mapping[int, tuple[str, ...]] = {
+    401: ("WWW-Authenticate",),
+    403: ("WWW-Authenticate",),
+    409: ("Retry-After",),
+    429: ("Retry-After", "RateLimit", "RateLimit-Policy"),
+    503: ("Retry-After",),
+}
 _HEADERS: Mapping[str, str] = {
+    "WWW-Authenticate": "How to prove who asks, and what was wrong with it (RFC 6750).",
+    "RateLimit": "What is left of the key's budget, and in how many seconds it is full again.",
+    "RateLimit-Policy": "The key's budget and its window in seconds.",
+    "Idempotency-Key": "A text of the caller's choice, new for every new request: sent again with "
+    "the same body within a day, it gets the first answer again and makes no second record.",
+    "Idempotency-Replayed": "`true` when this is the answer to an earlier request with this key.",
     "X-Request-Id": "The id of this request: the caller's own when it was well-formed.",
     "Location": "Address of what was created.",
     "ETag": "Strong entity tag of the body; send it in If-None-Match.",
@@ -94,6 +116,7 @@ def build_document(app: Litestar) -> Json:
                 _problem_name(status): _problem_response(status) for status in _statuses()
             },
             "headers": {name: _header(name) for name in _HEADERS},
+            "securitySchemes": {"apiKey": _SECURITY_SCHEME},
         },
     }
 
@@ -140,7 +163,11 @@ def _operation(handler: HTTPRouteHandler, description: Description, *, path: str
         operation["parameters"] = parameters
     if description.body:
         operation["requestBody"] = _request_body(description.body)
-    operation["responses"] = _responses(description)
+    scope = required_scope(handler)
+    operation["security"] = [] if scope is None else [{"apiKey": []}, {}]
+    if scope is not None:
+        operation["x-required-scope"] = scope
+    operation["responses"] = _responses(description, is_guarded=scope is not None)
     return operation
 
 
@@ -206,9 +233,10 @@ def _request_body(body: Body) -> Json:
     return {"required": True, "description": body.description, "content": {JSON: media}}
 
 
-def _responses(description: Description) -> Json:
+def _responses(description: Description, *, is_guarded: bool) -> Json:
     responses = {str(answer.status): _answer(answer) for answer in description.answers}
-    for status in sorted({PROBLEMS[code].status for code in (*_ALWAYS, *description.problems)}):
+    codes = {*_ALWAYS, *description.problems, *(_GUARDED if is_guarded else ())}
+    for status in sorted({PROBLEMS[code].status for code in codes}):
         responses[str(status)] = {"$ref": f"#/components/responses/{_problem_name(status)}"}
     return responses
 
@@ -279,7 +307,7 @@ def _problem_name(status: int) -> str:
 
 def _problem_response(status: int) -> Json:
     codes = [code for code, kind in PROBLEMS.items() if kind.status == status]
-    headers = ["X-Request-Id", *(["Retry-After"] if status in (429, 503) else [])]
+    headers = ["X-Request-Id", *_PROBLEM_HEADERS.get(status, ())]
     return {
         "description": "; or ".join(PROBLEMS[code].title for code in codes) + ".",
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},

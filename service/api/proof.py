@@ -1,14 +1,13 @@
 """Starting a validation, on its own or together with the recommendation that it proves."""
 
-import secrets
-
 import msgspec
 
 from api_schemas.engine import EngineConfig
 from api_schemas.validation import Validation, ValidationPlan
 from service.api.context import Context
+from service.api.idempotent import Making
 from service.api.problems import Refusal
-from service.identifiers import ENTROPY_BYTES, time_ordered_id, timestamp
+from service.identifiers import timestamp
 from service.queue import NoWorker, check_worker, device_count, enqueue, queue_of
 from service.store.workers import live_nodes
 
@@ -31,19 +30,25 @@ def check_plan(
 
 
 def start_validation(
-    context: Context, plan: ValidationPlan, *, recommendation_id: str, gpu: str
+    context: Context, plan: ValidationPlan, *, recommendation_id: str, gpu: str, making: Making
 ) -> Validation:
-    """Store a validation, then hand it to the workers; a crash in between is healed by them."""
-    made_at = context.now()
+    """Store a validation, then hand it to the workers; a crash in between is healed by them.
+
+    One that an earlier try of the same request made is returned as it is.
+    """
+    identifier = making.identifier("validation")
+    made = context.validations.find(identifier)
+    if made is not None:
+        return made
     validation = Validation(
-        id=time_ordered_id(made_at, entropy=secrets.token_bytes(ENTROPY_BYTES)),
+        id=identifier,
         recommendation_id=recommendation_id,
         mode=plan.mode,
         plan=plan,
         status="queued",
         stage="queued",
         progress=0.0,
-        created_at=timestamp(made_at),
+        created_at=timestamp(making.attempt.started_at),
         queue=queue_of(plan, gpu=gpu),
     )
     context.validations.create(validation)

@@ -1,7 +1,6 @@
 """Advice: `POST /recommendations`, and what was stored of it."""
 
 import hashlib
-import secrets
 from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -22,13 +21,16 @@ from api_schemas.recommendation import (
 )
 from service.advice import as_recommendation
 from service.api import examples
+from service.api.access import require
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
 from service.api.describe import JSON, MARKDOWN, Answer, Body, describe
+from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
+from service.api.limits import reserve_gpu_minutes
 from service.api.negotiation import choose_media_type
 from service.api.problems import not_found, refuse_field
 from service.api.proof import check_plan, start_validation
-from service.identifiers import ENTROPY_BYTES, time_ordered_id, timestamp
+from service.identifiers import timestamp
 from service.measured import with_validations
 from service.store.cursor import InvalidCursor, decode_cursor, encode_cursor
 from service.store.recommendations import Filters, RecommendationRecord, StoredBody
@@ -63,7 +65,7 @@ class _Files(msgspec.Struct):
             201,
             "The recommendation, stored under its id.",
             kind=Recommendation,
-            headers=("Location", "ETag"),
+            headers=("Location", "ETag", REPLAYED),
             example=examples.recommendation,
             links=("getRecommendation", "getRecommendationFile", "deleteRecommendation"),
         ),
@@ -80,41 +82,28 @@ class _Files(msgspec.Struct):
             "unknown-engine-version",
             "unsupported-architecture",
             "no-worker",
+            "idempotency-in-progress",
+            "idempotency-key-reused",
             "store-unavailable",
         ),
+        request_headers=(HEADER,),
     ),
 )
-def create_recommendation(body: RawBody, context: InjectedContext) -> Response[bytes]:
+def create_recommendation(
+    body: RawBody, request: Request[Any, Any, Any], context: InjectedContext
+) -> Response[bytes]:
     """Choose launch settings with a reason for each, predict them, render files, and store it all.
 
     A request that no configuration can meet is answered too: `feasible` is false, `binding` names
     the constraint and `nearest` the nearest change that would do. With a `validation` the answer is
     proven on a worker as well, when it fits.
     """
-    request = read_body(body, TuningRequest)
-    # Imported on use: the latency model compiles code, and the service starts without waiting.
-    from service.measurements import known_calibrations  # noqa: PLC0415
-    from service.tuning.recommend import recommend  # noqa: PLC0415
-
-    calibrations = known_calibrations(
-        context.measurements,
-        request.hardware,
-        resolve_model=context.resolve_model,
-        now=context.now,
+    asked = read_body(body, TuningRequest)
+    if asked.validation is not None:
+        require(context.caller, "validate")
+    return answer_once(
+        request, body, context=context, make=lambda making: _create(context, asked, making)
     )
-    advice = recommend(request, resolve_model=context.resolve_model, calibrations=calibrations)
-    gpu = request.hardware.gpu
-    plan = request.validation if advice.estimate.fits else None
-    if plan is not None:
-        check_plan(context, plan, gpu=gpu, config=advice.config)
-    stored = _store(advice, labels=request.labels, context=context)
-    content, etag = stored.body, stored.etag
-    if plan is not None:
-        validation = start_validation(context, plan, recommendation_id=stored.id, gpu=gpu)
-        content = with_validations(stored.body, [validation])
-        etag = entity_tag(content)
-    headers = {"Location": _address(stored.id), "ETag": etag}
-    return Response(content=content, media_type=JSON, headers=headers)
 
 
 @get(
@@ -254,16 +243,47 @@ def get_recommendation_file(
     )
 
 
+def _create(context: Context, request: TuningRequest, making: Making) -> Response[bytes]:
+    # Imported on use: the latency model compiles code, and the service starts without waiting.
+    from service.measurements import known_calibrations  # noqa: PLC0415
+    from service.tuning.recommend import recommend  # noqa: PLC0415
+
+    calibrations = known_calibrations(
+        context.measurements,
+        request.hardware,
+        resolve_model=context.resolve_model,
+        now=context.now,
+    )
+    advice = recommend(request, resolve_model=context.resolve_model, calibrations=calibrations)
+    gpu = request.hardware.gpu
+    plan = request.validation if advice.estimate.fits else None
+    if plan is not None:
+        check_plan(context, plan, gpu=gpu, config=advice.config)
+        reserve_gpu_minutes(context, plan, config=advice.config)
+    stored = _store(advice, labels=request.labels, context=context, making=making)
+    content, etag = stored.body, stored.etag
+    if plan is not None:
+        validation = start_validation(
+            context, plan, recommendation_id=stored.id, gpu=gpu, making=making
+        )
+        content = with_validations(stored.body, [validation])
+        etag = entity_tag(content)
+    headers = {"Location": _address(stored.id), "ETag": etag}
+    return Response(content, status_code=201, media_type=JSON, headers=headers)
+
+
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     etag: str
     body: bytes
 
 
-def _store(advice: Advice, *, labels: Mapping[str, str], context: Context) -> _Stored:
+def _store(
+    advice: Advice, *, labels: Mapping[str, str], context: Context, making: Making
+) -> _Stored:
     """Give the advice an id and a time, and store the bytes that are answered."""
-    made_at = context.now()
-    identifier = time_ordered_id(made_at, entropy=secrets.token_bytes(ENTROPY_BYTES))
+    made_at = making.attempt.started_at
+    identifier = making.identifier("recommendation")
     recommendation = as_recommendation(
         advice, identifier=identifier, created_at=timestamp(made_at), labels=labels
     )

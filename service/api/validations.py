@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from litestar import Response, delete, get, post
+from litestar import Request, Response, delete, get, post
 from litestar.openapi.spec import Example
 from litestar.params import HeaderParameter, PathParameter, QueryParameter, RawBody
 from litestar.response import Stream
@@ -15,8 +15,10 @@ from api_schemas.validation import TERMINAL, Validation, ValidationPlan
 from api_schemas.worker import WorkerList
 from service.api import examples
 from service.api.bodies import encode, read_body
-from service.api.context import InjectedContext
+from service.api.context import Context, InjectedContext
 from service.api.describe import EVENTS, JSON, Answer, Body, describe
+from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
+from service.api.limits import reserve_gpu_minutes
 from service.api.problems import Refusal, not_found
 from service.api.proof import check_plan, start_validation
 from service.api.recommendations import RecommendationId
@@ -66,7 +68,7 @@ class Proven(msgspec.Struct, frozen=True):
             202,
             "Stored and queued; follow it under Location.",
             kind=Validation,
-            headers=("Location", "Retry-After"),
+            headers=("Location", "Retry-After", REPLAYED),
         ),
         body=Body(
             ValidationPlan,
@@ -79,12 +81,18 @@ class Proven(msgspec.Struct, frozen=True):
             "not-found",
             "conflict",
             "no-worker",
+            "idempotency-in-progress",
+            "idempotency-key-reused",
             "store-unavailable",
         ),
+        request_headers=(HEADER,),
     ),
 )
 def create_validation(
-    recommendation_id: RecommendationId, body: RawBody, context: InjectedContext
+    recommendation_id: RecommendationId,
+    body: RawBody,
+    request: Request[Any, Any, Any],
+    context: InjectedContext,
 ) -> Response[bytes]:
     """Start vLLM with the recommended command on a worker, load it with the asked workload, and
     attach what was measured.
@@ -93,18 +101,12 @@ def create_validation(
     expected to miss its targets can be measured too, as long as it fits.
     """  # noqa: D205  # one sentence
     plan = read_body(body, ValidationPlan)
-    stored = context.recommendations.find(recommendation_id)
-    if stored is None:
-        raise not_found("recommendation", recommendation_id)
-    proven = msgspec.json.decode(stored.body, type=Proven)
-    if not proven.estimate.fits:
-        raise Refusal("conflict", "Nothing that was found fits: there is nothing to start.")
-    check_plan(context, plan, gpu=proven.request.hardware.gpu, config=proven.config)
-    validation = start_validation(
-        context, plan, recommendation_id=recommendation_id, gpu=proven.request.hardware.gpu
+    return answer_once(
+        request,
+        body,
+        context=context,
+        make=lambda making: _create(context, plan, recommendation_id, making),
     )
-    headers = {"Location": address_of(validation.id), "Retry-After": RETRY_AFTER_S}
-    return Response(encode(validation), status_code=202, media_type=JSON, headers=headers)
 
 
 @get(
@@ -208,6 +210,25 @@ def cancel_validation(validation_id: ValidationId, context: InjectedContext) -> 
 def list_workers(context: InjectedContext) -> Response[bytes]:
     """Return each live node with its devices, its vLLM environments and its queues."""
     return Response(encode(WorkerList(items=live_nodes(context.store))), media_type=JSON)
+
+
+def _create(
+    context: Context, plan: ValidationPlan, recommendation_id: str, making: Making
+) -> Response[bytes]:
+    stored = context.recommendations.find(recommendation_id)
+    if stored is None:
+        raise not_found("recommendation", recommendation_id)
+    proven = msgspec.json.decode(stored.body, type=Proven)
+    gpu = proven.request.hardware.gpu
+    if not proven.estimate.fits:
+        raise Refusal("conflict", "Nothing that was found fits: there is nothing to start.")
+    check_plan(context, plan, gpu=gpu, config=proven.config)
+    reserve_gpu_minutes(context, plan, config=proven.config)
+    validation = start_validation(
+        context, plan, recommendation_id=recommendation_id, gpu=gpu, making=making
+    )
+    headers = {"Location": address_of(validation.id), "Retry-After": RETRY_AFTER_S}
+    return Response(encode(validation), status_code=202, media_type=JSON, headers=headers)
 
 
 def _find(store: ValidationStore, identifier: str) -> Validation:

@@ -7,6 +7,7 @@ import msgspec
 
 from api_schemas.problem import Problem
 from service.cli.documents import Refused
+from service.settings import api_key
 
 T = TypeVar("T")
 _TIMEOUT_S = 60.0
@@ -36,6 +37,9 @@ def get(server: str, path: str, kind: type[T]) -> T:
 
 
 def _answer(server: str, request: httpx.Request, kind: type[T]) -> T:
+    secret = api_key()
+    if secret is not None:
+        request.headers["authorization"] = f"Bearer {secret}"
     try:
         with httpx.Client(timeout=_TIMEOUT_S) as client:
             response = client.send(request)

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from service.cli import catalogues, check, estimate, recommend, serve, validate
+from service.cli import catalogues, check, estimate, keys, recommend, serve, validate
 from service.cli.client import Unreachable
 from service.cli.documents import Refused
 from service.cli.exit_codes import UNREACHABLE, USAGE
@@ -24,6 +24,7 @@ for command in (
     estimate.estimate,
     check.check,
     validate.validate,
+    keys.keys,
     *catalogues.COMMANDS,
 ):
     cli.add_command(command)

@@ -7,6 +7,8 @@ import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
+from service.store.keys import DEFAULT_TENANT
+
 _RETRIES = 1
 _RETRY_PAUSE_S = 0.05
 
@@ -56,3 +58,12 @@ def text(value: object) -> str:
 def binary(value: bytes | str) -> bytes:
     """Return the bytes the store holds, however the client was told to decode."""
     return value if isinstance(value, bytes) else value.encode()
+
+
+def is_visible(tenant: bytes | str | None, *, to: str | None) -> bool:
+    """Tell whether a record of this tenant may be seen by another; None sees all.
+
+    A record without a tenant is of the time before there were any: the default one's.
+    """
+    owner = DEFAULT_TENANT if tenant is None else text(tenant)
+    return to is None or owner == to

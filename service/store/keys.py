@@ -1,49 +1,55 @@
 """Every key and lifetime in the store; nobody else builds a key."""
 
 _PREFIX = "setpoint"
+DEFAULT_TENANT = "default"
+"""The tenant of callers without a key; its keys have no part for the tenant."""
 
 HUB_MODEL_LIFETIME_S = 24 * 3600
 """A config read from the model hub is read again after a day."""
 
 
+def _of(tenant: str) -> str:
+    return _PREFIX if tenant == DEFAULT_TENANT else f"{_PREFIX}:tenant:{tenant}"
+
+
 def recommendation(identifier: str) -> str:
-    """Hash: `record` (JSON), `body` (the bytes answered), `indexes` (JSON list of keys)."""
+    """Hash: `record`, `body` (the bytes answered), `indexes` (JSON list of keys), `tenant`."""
     return f"{_PREFIX}:recommendation:{identifier}"
 
 
-def recommendations() -> str:
+def recommendations(*, tenant: str = DEFAULT_TENANT) -> str:
     """Sorted set of all recommendation ids, in text order, which is time order."""
-    return f"{_PREFIX}:recommendations"
+    return f"{_of(tenant)}:recommendations"
 
 
-def recommendations_of_model(model: str) -> str:
+def recommendations_of_model(model: str, *, tenant: str = DEFAULT_TENANT) -> str:
     """Sorted set of the ids for one model."""
-    return f"{_PREFIX}:recommendations:model:{model}"
+    return f"{_of(tenant)}:recommendations:model:{model}"
 
 
-def recommendations_of_gpu(gpu: str) -> str:
+def recommendations_of_gpu(gpu: str, *, tenant: str = DEFAULT_TENANT) -> str:
     """Sorted set of the ids for one GPU."""
-    return f"{_PREFIX}:recommendations:gpu:{gpu}"
+    return f"{_of(tenant)}:recommendations:gpu:{gpu}"
 
 
-def recommendations_with_label(name: str) -> str:
+def recommendations_with_label(name: str, *, tenant: str = DEFAULT_TENANT) -> str:
     """Sorted set of the ids that carry a label of this name."""
-    return f"{_PREFIX}:recommendations:label:{name}"
+    return f"{_of(tenant)}:recommendations:label:{name}"
 
 
-def recommendations_with_label_value(name: str, value: str) -> str:
+def recommendations_with_label_value(name: str, value: str, *, tenant: str = DEFAULT_TENANT) -> str:
     """Sorted set of the ids that carry this label with this value."""
-    return f"{_PREFIX}:recommendations:label:{name}={value}"
+    return f"{_of(tenant)}:recommendations:label:{name}={value}"
 
 
-def registered_model(model_id: str) -> str:
+def registered_model(model_id: str, *, tenant: str = DEFAULT_TENANT) -> str:
     """Text: the JSON record of a model that a caller registered."""
-    return f"{_PREFIX}:model:{model_id}"
+    return f"{_of(tenant)}:model:{model_id}"
 
 
-def registered_models() -> str:
+def registered_models(*, tenant: str = DEFAULT_TENANT) -> str:
     """Sorted set of the registered model ids, in text order."""
-    return f"{_PREFIX}:models"
+    return f"{_of(tenant)}:models"
 
 
 def hub_model(model_id: str) -> str:
@@ -60,13 +66,18 @@ def worker(node: str) -> str:
     return f"{_PREFIX}:worker:{node}"
 
 
+def store_identity() -> str:
+    """Text: a random name of this store, made by the first worker."""
+    return f"{_PREFIX}:identity"
+
+
 def workers() -> str:
     """Set of the names of nodes that ever registered."""
     return f"{_PREFIX}:workers"
 
 
 def validation(identifier: str) -> str:
-    """Hash: `attempt`, `cancel`, and one field of JSON per field of the record."""
+    """Hash: `attempt`, `cancel`, `tenant`, and one field of JSON per field of the record."""
     return f"{_PREFIX}:validation:{identifier}"
 
 
@@ -109,45 +120,91 @@ def lease(resource: str) -> str:
 
 
 def measurement(identifier: str) -> str:
-    """Hash: `record` (JSON), `indexes` (JSON list of keys)."""
+    """Hash: `record` (JSON), `indexes` (JSON list of keys), `tenant`."""
     return f"{_PREFIX}:measurement:{identifier}"
 
 
-def measurement_of_content(digest: str) -> str:
+def measurement_of_content(digest: str, *, tenant: str = DEFAULT_TENANT) -> str:
     """Text: the id of the measurement with this content, so that it is stored once."""
-    return f"{_PREFIX}:measurement-content:{digest}"
+    return f"{_of(tenant)}:measurement-content:{digest}"
 
 
-def measurements() -> str:
+def measurements(*, tenant: str = DEFAULT_TENANT) -> str:
     """Sorted set of all measurement ids, in text order, which is time order."""
-    return f"{_PREFIX}:measurements"
+    return f"{_of(tenant)}:measurements"
 
 
-def measurements_of(kind: str, value: str) -> str:
+def measurements_of(kind: str, value: str, *, tenant: str = DEFAULT_TENANT) -> str:
     """Sorted set of the ids with this model, GPU, release, tool, backend or configuration."""
-    return f"{_PREFIX}:measurements:{kind}:{value}"
+    return f"{_of(tenant)}:measurements:{kind}:{value}"
 
 
-def calibrations_of(gpu: str) -> str:
+def calibrations_of(gpu: str, *, tenant: str = DEFAULT_TENANT) -> str:
     """Hash: by configuration key the JSON record of the calibration on this GPU."""
-    return f"{_PREFIX}:calibrations:{gpu}"
+    return f"{_of(tenant)}:calibrations:{gpu}"
 
 
-def calibrated_gpus() -> str:
+def calibrated_gpus(*, tenant: str = DEFAULT_TENANT) -> str:
     """Set of the GPUs with calibrations, used or refused."""
-    return f"{_PREFIX}:calibrated-gpus"
+    return f"{_of(tenant)}:calibrated-gpus"
 
 
 def study(identifier: str) -> str:
-    """Hash: `record` and one field of JSON per changing part of a study."""
+    """Hash: `attempt`, `cancel`, `tenant`, and one field of JSON per field of the record."""
     return f"{_PREFIX}:study:{identifier}"
-
-
-def studies() -> str:
-    """Sorted set of all study ids, in text order, which is time order."""
-    return f"{_PREFIX}:studies"
 
 
 def study_trials(identifier: str) -> str:
     """Hash: by number the JSON record of a trial, in any state."""
     return f"{_PREFIX}:study:{identifier}:trials"
+
+
+def study_owner(identifier: str) -> str:
+    """Text: the node that works on a study; lives `VALIDATION_OWNER_LIFETIME_S`."""
+    return f"{_PREFIX}:study:{identifier}:owner"
+
+
+def studies(*, tenant: str = DEFAULT_TENANT) -> str:
+    """Sorted set of all study ids, in text order, which is time order."""
+    return f"{_of(tenant)}:studies"
+
+
+def unfinished_studies() -> str:
+    """Set of the ids of studies that have not ended."""
+    return f"{_PREFIX}:studies:unfinished"
+
+
+IDEMPOTENCY_LIFETIME_S = 24 * 3600
+"""An Idempotency-Key is remembered with its answer for a day."""
+IDEMPOTENCY_LOCK_LIFETIME_S = 20.0
+"""A request whose process was lost frees its Idempotency-Key after so long."""
+
+
+def idempotent_request(tenant: str, digest: str) -> str:
+    """Hash: `fingerprint`, `attempt` and `answer`; lives `IDEMPOTENCY_LIFETIME_S`."""
+    return f"{_of(tenant)}:idempotency:{digest}"
+
+
+def idempotency_lock(tenant: str, digest: str) -> str:
+    """Text: token of the request that works; lives `IDEMPOTENCY_LOCK_LIFETIME_S`."""
+    return f"{_of(tenant)}:idempotency:{digest}:lock"
+
+
+def api_key(identifier: str) -> str:
+    """Hash: `record` (JSON without any secret), `last_used_at`."""
+    return f"{_PREFIX}:api-key:{identifier}"
+
+
+def api_keys() -> str:
+    """Sorted set of the ids of all keys ever made, in text order."""
+    return f"{_PREFIX}:api-keys"
+
+
+def audit_trail(tenant: str) -> str:
+    """Stream of who did what when, bounded."""
+    return f"{_of(tenant)}:audit"
+
+
+def token_bucket(budget: str, holder: str) -> str:
+    """Hash: `level` and `at_ms` of a budget; lives as long as it takes to fill up."""
+    return f"{_PREFIX}:bucket:{budget}:{holder}"

@@ -7,7 +7,7 @@ import redis
 
 from api_schemas.measurement import Calibration, Measurement
 from service.store import keys
-from service.store.client import binary, reaching_the_store, text
+from service.store.client import binary, is_visible, reaching_the_store, text
 from service.store.scripts import delete_with_indexes
 
 _SCAN_IDS = 500
@@ -16,7 +16,7 @@ local known = redis.call('GET', KEYS[2])
 if known and redis.call('EXISTS', ARGV[5] .. known) == 1 then
   return known
 end
-redis.call('HSET', KEYS[1], 'record', ARGV[2], 'indexes', ARGV[3])
+redis.call('HSET', KEYS[1], 'record', ARGV[2], 'indexes', ARGV[3], 'tenant', ARGV[4])
 redis.call('SET', KEYS[2], ARGV[1])
 for _, index in ipairs(cjson.decode(ARGV[3])) do
   redis.call('ZADD', index, 0, ARGV[1])
@@ -46,10 +46,11 @@ class MeasurementRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeasurementStore:
-    """Measurements and calibrations."""
+    """Measurements and calibrations of one tenant."""
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, *, tenant: str = keys.DEFAULT_TENANT) -> None:
         self._client = client
+        self._tenant = tenant
         self._save_once = client.register_script(_SAVE_ONCE)
 
     def save(self, record: Measurement, *, gpu: str) -> Measurement:
@@ -58,15 +59,20 @@ class MeasurementStore:
         Raises:
             StoreUnavailable: It is not known to be stored.
         """
-        indexes = [keys.measurements(), *_indexes(_filters_of(record, gpu=gpu))]
+        tenant = self._tenant
+        own = _indexes(_filters_of(record, gpu=gpu), tenant=tenant)
+        indexes = [keys.measurements(tenant=tenant), *own]
         with reaching_the_store():
             found = self._save_once(
-                keys=[keys.measurement(record.id), keys.measurement_of_content(record.digest)],
+                keys=[
+                    keys.measurement(record.id),
+                    keys.measurement_of_content(record.digest, tenant=tenant),
+                ],
                 args=[
                     record.id,
                     msgspec.json.encode(record),
                     msgspec.json.encode(indexes),
-                    "",
+                    self._tenant,
                     keys.measurement(""),
                 ],
             )
@@ -78,8 +84,10 @@ class MeasurementStore:
     def find(self, identifier: str) -> Measurement | None:
         """Return a measurement, or None."""
         with reaching_the_store():
-            record = self._client.hget(keys.measurement(identifier), "record")
-        return None if record is None else _measurement(record)
+            record, tenant = self._client.hmget(keys.measurement(identifier), ["record", "tenant"])
+        if record is None or not is_visible(tenant, to=self._tenant):
+            return None
+        return _measurement(record)
 
     def delete(self, identifier: str) -> Measurement | None:
         """Remove a measurement with its index entries; return what it was, or None."""
@@ -87,7 +95,7 @@ class MeasurementStore:
         if record is None:
             return None
         with reaching_the_store():
-            self._client.delete(keys.measurement_of_content(record.digest))
+            self._client.delete(keys.measurement_of_content(record.digest, tenant=self._tenant))
             delete_with_indexes(self._client, keys.measurement(identifier), member=identifier)
         return record
 
@@ -95,7 +103,8 @@ class MeasurementStore:
         self, filters: MeasurementFilters, *, limit: int, after: str | None = None
     ) -> MeasurementRows:
         """Return up to `limit` measurements that match, older than the id `after`."""
-        indexes = _indexes(filters) or [keys.measurements()]
+        indexes = _indexes(filters, tenant=self._tenant)
+        indexes = indexes or [keys.measurements(tenant=self._tenant)]
         records: list[Measurement] = []
         position = after
         with reaching_the_store():
@@ -122,26 +131,28 @@ class MeasurementStore:
         """
         with reaching_the_store(), self._client.pipeline(transaction=True) as pipeline:
             body: Any = msgspec.json.encode(record)
-            pipeline.hset(keys.calibrations_of(record.gpu), record.configuration, body)
-            pipeline.sadd(keys.calibrated_gpus(), record.gpu)
+            of_gpu = keys.calibrations_of(record.gpu, tenant=self._tenant)
+            pipeline.hset(of_gpu, record.configuration, body)
+            pipeline.sadd(keys.calibrated_gpus(tenant=self._tenant), record.gpu)
             pipeline.execute()
 
     def drop_calibration(self, *, gpu: str, configuration: str) -> None:
         """Forget a configuration that no measurement is left of."""
         with reaching_the_store():
-            self._client.hdel(keys.calibrations_of(gpu), configuration)
+            self._client.hdel(keys.calibrations_of(gpu, tenant=self._tenant), configuration)
 
     def calibrations_of(self, gpu: str) -> list[Calibration]:
         """Return the calibrations on a GPU, by configuration."""
         with reaching_the_store():
-            found: Any = self._client.hgetall(keys.calibrations_of(gpu))
+            found: Any = self._client.hgetall(keys.calibrations_of(gpu, tenant=self._tenant))
         records = [msgspec.json.decode(binary(value), type=Calibration) for value in found.values()]
         return sorted(records, key=lambda record: record.configuration)
 
     def calibrated_gpus(self) -> list[str]:
         """Return the GPUs that have calibrations, by name."""
         with reaching_the_store():
-            return sorted(text(name) for name in self._client.smembers(keys.calibrated_gpus()))
+            found = self._client.smembers(keys.calibrated_gpus(tenant=self._tenant))
+        return sorted(text(name) for name in found)
 
     def _scan(self, index: str, *, after: str | None) -> list[str]:
         newest = f"({after}" if after else "+"
@@ -175,11 +186,11 @@ def _filters_of(record: Measurement, *, gpu: str) -> MeasurementFilters:
     )
 
 
-def _indexes(filters: MeasurementFilters) -> list[str]:
+def _indexes(filters: MeasurementFilters, *, tenant: str) -> list[str]:
     """Return the index of each filter that is set, the narrowest kinds first."""
     kinds = ("configuration", "engine_version", "model", "gpu", "tool", "backend")
     return [
-        keys.measurements_of(kind, value)
+        keys.measurements_of(kind, value, tenant=tenant)
         for kind in kinds
         if (value := getattr(filters, kind)) is not None
     ]

@@ -19,30 +19,32 @@ class ModelRecord(Record, frozen=True, kw_only=True):
 
 
 class ModelStore:
-    """Models in Redis or Valkey."""
+    """Models that one tenant registered; what the model hub shows is the same for all."""
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, *, tenant: str = keys.DEFAULT_TENANT) -> None:
         self._client = client
+        self._tenant = tenant
 
     def register(self, record: ModelRecord) -> bool:
         """Store a model under its id; tell whether it is new."""
         with reaching_the_store(), self._client.pipeline(transaction=True) as pipeline:
-            pipeline.set(keys.registered_model(record.id), msgspec.json.encode(record), get=True)
-            pipeline.zadd(keys.registered_models(), {record.id: 0})
+            pipeline.set(self._key(record.id), msgspec.json.encode(record), get=True)
+            pipeline.zadd(keys.registered_models(tenant=self._tenant), {record.id: 0})
             before, _ = pipeline.execute()
         return before is None
 
     def find(self, model_id: str) -> ModelRecord | None:
         """Return the registered model, or None."""
-        return self._read(keys.registered_model(model_id))
+        return self._read(self._key(model_id))
 
     def all(self) -> list[ModelRecord]:
         """Return every registered model by id."""
         with reaching_the_store():
-            ids = [text(name) for name in self._client.zrange(keys.registered_models(), 0, -1)]
+            names = self._client.zrange(keys.registered_models(tenant=self._tenant), 0, -1)
+            ids = [text(name) for name in names]
             if not ids:
                 return []
-            found = self._client.mget([keys.registered_model(name) for name in ids])
+            found = self._client.mget([self._key(name) for name in ids])
         return [_decode(record) for record in found if record is not None]
 
     def remember_from_hub(self, record: ModelRecord) -> None:
@@ -57,6 +59,9 @@ class ModelStore:
     def find_from_hub(self, model_id: str) -> ModelRecord | None:
         """Return a config read from the model hub within the last day, or None."""
         return self._read(keys.hub_model(model_id))
+
+    def _key(self, model_id: str) -> str:
+        return keys.registered_model(model_id, tenant=self._tenant)
 
     def _read(self, key: str) -> ModelRecord | None:
         with reaching_the_store():

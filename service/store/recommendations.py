@@ -9,7 +9,7 @@ import redis
 from api_schemas.base import Record
 from service.identifiers import earliest_id
 from service.store import keys
-from service.store.client import binary, reaching_the_store, text
+from service.store.client import binary, is_visible, reaching_the_store, text
 from service.store.scripts import delete_with_indexes
 
 _SCAN_IDS = 500
@@ -52,11 +52,17 @@ class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecommendationStore:
-    """Recommendations in Redis or Valkey."""
+    """Recommendations in Redis or Valkey.
 
-    def __init__(self, client: redis.Redis, *, retention: timedelta | None) -> None:
+    Of one tenant; without a tenant it finds those of all by id, as workers do.
+    """
+
+    def __init__(
+        self, client: redis.Redis, *, retention: timedelta | None, tenant: str | None = None
+    ) -> None:
         self._client = client
         self._retention = retention
+        self._tenant = tenant
 
     def save(self, record: RecommendationRecord, body: bytes, *, at: datetime) -> None:
         """Store a recommendation and its index entries, all or nothing.
@@ -64,12 +70,13 @@ class RecommendationStore:
         Raises:
             StoreUnavailable: It is not known to be stored.
         """
-        indexes = _indexes(record)
+        indexes = _indexes(record, tenant=self._tenant or keys.DEFAULT_TENANT)
         key = keys.recommendation(record.id)
         fields: dict[Any, Any] = {
             "record": msgspec.json.encode(record),
             "body": body,
             "indexes": msgspec.json.encode(indexes),
+            "tenant": self._tenant or keys.DEFAULT_TENANT,
         }
         with reaching_the_store(), self._client.pipeline(transaction=True) as pipeline:
             pipeline.hset(key, mapping=fields)
@@ -82,13 +89,17 @@ class RecommendationStore:
     def find(self, identifier: str) -> StoredBody | None:
         """Return the bytes that were answered, or None."""
         with reaching_the_store():
-            record, body = self._client.hmget(keys.recommendation(identifier), ["record", "body"])
-        if record is None or body is None:
+            record, body, tenant = self._client.hmget(
+                keys.recommendation(identifier), ["record", "body", "tenant"]
+            )
+        if record is None or body is None or not is_visible(tenant, to=self._tenant):
             return None
         return StoredBody(etag=_decode(record).etag, body=binary(body))
 
     def delete(self, identifier: str) -> bool:
         """Remove a recommendation with its index entries; tell whether it was there."""
+        if self.find(identifier) is None:
+            return False
         with reaching_the_store():
             return delete_with_indexes(
                 self._client, keys.recommendation(identifier), member=identifier
@@ -97,7 +108,9 @@ class RecommendationStore:
     def page(self, filters: Filters, *, limit: int, after: str | None) -> RecordPage:
         """Return up to `limit` records that match, older than the id `after`."""
         with reaching_the_store():
-            indexes = self._narrowest_first(_filter_indexes(filters))
+            indexes = self._narrowest_first(
+                _filter_indexes(filters, tenant=self._tenant or keys.DEFAULT_TENANT)
+            )
             records: list[RecommendationRecord] = []
             position = after
             while len(records) <= limit:
@@ -153,31 +166,31 @@ class RecommendationStore:
         return [_decode(record) for record in found if record is not None]
 
 
-def _indexes(record: RecommendationRecord) -> list[str]:
+def _indexes(record: RecommendationRecord, *, tenant: str) -> list[str]:
     return [
-        keys.recommendations(),
-        keys.recommendations_of_model(record.model),
-        keys.recommendations_of_gpu(record.gpu),
-        *(keys.recommendations_with_label(name) for name in record.labels),
+        keys.recommendations(tenant=tenant),
+        keys.recommendations_of_model(record.model, tenant=tenant),
+        keys.recommendations_of_gpu(record.gpu, tenant=tenant),
+        *(keys.recommendations_with_label(name, tenant=tenant) for name in record.labels),
         *(
-            keys.recommendations_with_label_value(name, value)
+            keys.recommendations_with_label_value(name, value, tenant=tenant)
             for name, value in record.labels.items()
         ),
     ]
 
 
-def _filter_indexes(filters: Filters) -> list[str]:
-    indexes = [keys.recommendations_of_model(filters.model)] if filters.model else []
+def _filter_indexes(filters: Filters, *, tenant: str) -> list[str]:
+    indexes = [keys.recommendations_of_model(filters.model, tenant=tenant)] if filters.model else []
     if filters.gpu:
-        indexes.append(keys.recommendations_of_gpu(filters.gpu))
+        indexes.append(keys.recommendations_of_gpu(filters.gpu, tenant=tenant))
     for label in filters.labels:
         name, separator, value = label.partition("=")
         indexes.append(
-            keys.recommendations_with_label_value(name, value)
+            keys.recommendations_with_label_value(name, value, tenant=tenant)
             if separator
-            else keys.recommendations_with_label(name)
+            else keys.recommendations_with_label(name, tenant=tenant)
         )
-    return indexes or [keys.recommendations()]
+    return indexes or [keys.recommendations(tenant=tenant)]
 
 
 def _decode(record: bytes | str) -> RecommendationRecord:

@@ -14,7 +14,7 @@ import redis
 
 from api_schemas.validation import TERMINAL, LoadPoint, Validation, ValidationStatus
 from service.store import keys
-from service.store.client import binary, reaching_the_store, text
+from service.store.client import binary, is_visible, reaching_the_store, text
 
 _ENDS: tuple[ValidationStatus, ...] = ("succeeded", "failed", "cancelled", "timed_out")
 _AGAIN: tuple[ValidationStatus, ...] = ("queued",)
@@ -105,10 +105,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValidationStore:
-    """Validations in Redis or Valkey."""
+    """Validations in Redis or Valkey.
 
-    def __init__(self, client: redis.Redis, *, retention: timedelta | None) -> None:
+    Of one tenant; without a tenant it finds those of all by id, as workers do.
+    """
+
+    def __init__(
+        self, client: redis.Redis, *, retention: timedelta | None, tenant: str | None = None
+    ) -> None:
         self._client = client
+        self._tenant = tenant
         self._retention = retention
         self._change = client.register_script(_CHANGE)
         self._request_cancel = client.register_script(_REQUEST_CANCEL)
@@ -122,7 +128,8 @@ class ValidationStore:
         identifier = validation.id
         index = keys.validations_of_recommendation(validation.recommendation_id)
         with reaching_the_store(), self._client.pipeline(transaction=True) as pipe:
-            pipe.hset(keys.validation(identifier), mapping=_fields_of(validation))
+            tenant = {"tenant": self._tenant or keys.DEFAULT_TENANT}
+            pipe.hset(keys.validation(identifier), mapping=_fields_of(validation) | tenant)
             pipe.zadd(index, {identifier: 0})
             pipe.sadd(keys.unfinished_validations(), identifier)
             event: dict[Any, Any] = {"event": "status", "data": _status_event(validation)}
@@ -138,7 +145,16 @@ class ValidationStore:
             pipe.hgetall(keys.validation(identifier))
             pipe.lrange(keys.validation_points(identifier), 0, -1)
             fields, points = pipe.execute()
-        return _assemble(fields, points) if fields else None
+        named = {text(name): value for name, value in fields.items()}
+        if not named or not is_visible(named.pop("tenant", None), to=self._tenant):
+            return None
+        return _assemble(named, points)
+
+    def tenant_of(self, identifier: str) -> str:
+        """Return the tenant whose validation this is."""
+        with reaching_the_store():
+            tenant = self._client.hget(keys.validation(identifier), "tenant")
+        return keys.DEFAULT_TENANT if tenant is None else text(tenant)
 
     def of_recommendation(self, identifier: str) -> list[Validation]:
         """Return the validations of a recommendation, newest first."""

@@ -3,6 +3,7 @@
 import pytest
 
 from service.settings import (
+    CLIENT_VARIABLES,
     WORKER_VARIABLES,
     InvalidSettings,
     Settings,
@@ -74,7 +75,9 @@ def test_every_setting_is_described() -> None:
     """Each setting has a variable and a sentence for the documentation."""
     described = describe_settings()
 
-    assert len(described) == len(Settings.__struct_fields__) + len(WORKER_VARIABLES)
+    assert len(described) == (
+        len(Settings.__struct_fields__) + len(WORKER_VARIABLES) + len(CLIENT_VARIABLES)
+    )
     assert all(name.startswith("SETPOINT_") and text for name, _, text in described)
 
 
