@@ -1,5 +1,6 @@
 """A browser, what drives it, and a service to look at."""
 
+import contextlib
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -7,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from service.embedded import EmbeddedStore
 from tests.integration.service_process import ServiceProcess
+from tests.integration.worker_process import FAKE, WorkerProcess, until
+from tests.vllm_cpu.conftest import VENV
 
 WEB = Path(__file__).parents[2] / "service" / "portal" / "web"
 _INSTALL_LIMIT_S = 300
@@ -47,3 +51,30 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     """Return a service with an empty store."""
     with ServiceProcess(tmp_path_factory.mktemp("data"), LOG_LEVEL="warning") as process:
         yield process
+
+
+@pytest.fixture
+def measuring_service(tmp_path: Path) -> Iterator[ServiceProcess]:
+    """Return a service with a worker whose vLLM is a fake that repeats recorded output."""
+    with _with_worker(tmp_path, vllm=FAKE) as process:
+        yield process
+
+
+@pytest.fixture
+def real_service(tmp_path: Path) -> Iterator[ServiceProcess]:
+    """Return a service with a worker that runs real vLLM on this machine's CPU."""
+    if not list(VENV.glob("stamps/check.*")):
+        pytest.skip("run deploy/vllm-cpu/setup.sh first")
+    with _with_worker(tmp_path, vllm=VENV) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def _with_worker(folder: Path, *, vllm: Path) -> Iterator[ServiceProcess]:
+    with (
+        EmbeddedStore(str(folder / "store")) as store,
+        ServiceProcess(folder / "data", REDIS_URL=store.url, LOG_LEVEL="warning") as service,
+        WorkerProcess(store.url, folder, node="node-a", SETPOINT_VLLM_ENVS=str(vllm)),
+    ):
+        until(lambda: service.client.get("/workers").json()["items"], "the worker's registration")
+        yield service

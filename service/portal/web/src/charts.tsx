@@ -3,7 +3,7 @@ import { scaleLinear, scaleLog } from "d3-scale";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { duration, figure, gib, METRICS, quantile, short } from "./format";
 import { Pill, type Tone } from "./parts";
-import type { LatencyName, Memory, Outcome, Performance, TargetVerdict } from "./types";
+import type { LatencyName, Memory, Outcome, Percentiles, Performance, TargetVerdict } from "./types";
 
 const SEGMENTS: [keyof Memory, string, string][] = [
   ["weights_gib", "Weights", "weights"],
@@ -74,31 +74,27 @@ export const VERDICTS: Record<TargetVerdict, [Tone, string]> = {
   uncertain: ["warn", "not certain"],
 };
 
-interface LatencyProps {
-  metric: LatencyName;
-  performance: Performance;
-  other?: Performance | null;
-  outcomes: Outcome[];
+interface Row {
+  name: string;
+  at: number;
+  /** Where the value lies with 80 % confidence. */
+  band?: [number, number];
+  /** Another value to compare with, and what it is. */
+  ring?: number;
+  goal?: number;
+  verdict?: TargetVerdict;
 }
 
-/** One latency: a row per percentile with its band, the targets as marks, the defaults as rings. */
-export function LatencyChart({ metric, performance, other, outcomes }: LatencyProps) {
-  const rows = QUANTILES.map((name) => ({
-    name,
-    at: performance[`${metric}_ms`][name],
-    band: performance.band[`${metric}_ms_${name}`],
-    ring: other?.[`${metric}_ms`][name],
-    outcome: outcomes.find(
-      ({ target }) => target["metric"] === metric && quantile(target["percentile"] ?? "") === name,
-    ),
-  }));
-  const limits = rows.map((row) => (row.outcome?.target["limit_ms"] as number) ?? 0);
-  const shown = Math.max(...rows.map((row) => Math.min(row.band?.[1] ?? row.at, 3 * row.at)), ...limits.map((limit) => limit * 1.05));
-  const scale = scaleLinear([0, shown], [0, 100]).nice(3).clamp(true);
+/** Values on one axis, a row each: a dot with its band, a ring to compare with, a mark to meet. */
+function RowChart({ title, rows, ringName }: { title: string; rows: Row[]; ringName: string }) {
+  const reach = ({ at, band, ring = 0, goal = 0 }: Row) =>
+    Math.max(at, Math.min(band?.[1] ?? at, 3 * at), Math.min(ring, 3 * at), goal * 1.05);
+  const scale = scaleLinear([0, Math.max(...rows.map(reach))], [0, 100]).nice(3).clamp(true);
   const ticks = scale.ticks(3);
+  const end = scale.domain()[1]!;
   return (
     <figure class="latency">
-      <figcaption>{METRICS[metric]}</figcaption>
+      <figcaption>{title}</figcaption>
       <div class="rows">
         {rows.map((row) => (
           <div class="row" key={row.name}>
@@ -110,9 +106,9 @@ export function LatencyChart({ metric, performance, other, outcomes }: LatencyPr
               {row.band && (
                 <i class="band" style={{ left: `${scale(row.band[0])}%`, width: `${scale(row.band[1]) - scale(row.band[0])}%` }} />
               )}
-              {row.ring != null && <i class={row.ring > scale.domain()[1]! ? "ring off" : "ring"} style={{ left: `${scale(row.ring)}%` }} />}
-              <i class={`dot ${row.outcome?.verdict ?? ""}`} style={{ left: `${scale(row.at)}%` }} />
-              {row.outcome && <i class="goal" style={{ left: `${scale(row.outcome.target["limit_ms"] as number)}%` }} />}
+              {row.ring != null && <i class={row.ring > end ? "ring off" : "ring"} style={{ left: `${scale(row.ring)}%` }} />}
+              <i class={`dot ${row.verdict ?? ""}`} style={{ left: `${scale(row.at)}%` }} />
+              {row.goal != null && <i class="goal" style={{ left: `${scale(row.goal)}%` }} />}
             </span>
             <span class="value">
               <b>{duration(row.at)}</b>
@@ -121,12 +117,16 @@ export function LatencyChart({ metric, performance, other, outcomes }: LatencyPr
                   , 80 % band {duration(row.band[0])} to {duration(row.band[1])}
                 </small>
               )}
-              {row.ring != null && <small class="offscreen">, vLLM defaults {duration(row.ring)}</small>}
+              {row.ring != null && (
+                <small class="offscreen">
+                  , {ringName} {duration(row.ring)}
+                </small>
+              )}
             </span>
             <span class="verdict">
-              {row.outcome && (
-                <Pill tone={VERDICTS[row.outcome.verdict][0]}>
-                  ≤ {duration(row.outcome.target["limit_ms"] as number)} {VERDICTS[row.outcome.verdict][1]}
+              {row.verdict && (
+                <Pill tone={VERDICTS[row.verdict][0]}>
+                  ≤ {duration(row.goal)} {VERDICTS[row.verdict][1]}
                 </Pill>
               )}
             </span>
@@ -144,6 +144,38 @@ export function LatencyChart({ metric, performance, other, outcomes }: LatencyPr
       </div>
     </figure>
   );
+}
+
+/** A predicted latency against its targets, with what vLLM's defaults would give as rings. */
+export function LatencyChart(props: {
+  metric: LatencyName;
+  performance: Performance;
+  other?: Performance | null;
+  outcomes: Outcome[];
+}) {
+  const { metric, performance } = props;
+  const rows = QUANTILES.map((name): Row => {
+    const outcome = props.outcomes.find(
+      ({ target }) => target["metric"] === metric && quantile(target["percentile"] ?? "") === name,
+    );
+    return {
+      name,
+      at: performance[`${metric}_ms`][name],
+      band: performance.band[`${metric}_ms_${name}`],
+      ring: props.other?.[`${metric}_ms`][name],
+      goal: outcome?.target["limit_ms"] as number | undefined,
+      verdict: outcome?.verdict,
+    };
+  });
+  return <RowChart title={METRICS[metric]!} rows={rows} ringName="vLLM's defaults" />;
+}
+
+/** A measured latency, with the prediction as rings. */
+export function MeasuredChart(props: { metric: LatencyName; measured: Percentiles; predicted: Record<string, number> }) {
+  const rows = QUANTILES.map(
+    (name): Row => ({ name, at: props.measured[name], ring: props.predicted[`${props.metric}_ms_${name}`] }),
+  );
+  return <RowChart title={METRICS[props.metric]!} rows={rows} ringName="predicted" />;
 }
 
 function useWidth<T extends Element>() {

@@ -107,6 +107,23 @@ export function arrivals(item: Arrivals | undefined): string {
   }
 }
 
+const SPOKEN: Record<string, string> = {
+  requests_per_s: "Requests/s",
+  min_requests_per_s: "Requests/s",
+  goodput_requests_per_s: "Requests/s within targets",
+  output_tokens_per_s: "Output tokens/s",
+  min_output_tokens_per_s: "Output tokens/s",
+  cost_per_million_output_tokens: "Cost per million output tokens",
+};
+
+/** A field's name in words. */
+export function words(name: string): string {
+  const latency = /^(ttft|tpot|itl|e2el)_ms_(mean|p\d+)$/.exec(name);
+  if (latency) return `${METRICS[latency[1]!]} ${latency[2]}`;
+  const plain = SPOKEN[name] ?? name.replaceAll("_", " ");
+  return plain.charAt(0).toUpperCase() + plain.slice(1);
+}
+
 export function modelName(id: string): string {
   return id.split("/").pop() ?? id;
 }

@@ -1,7 +1,7 @@
 // Memory, latency, the points to choose from, findings, and what was assumed.
 import { useState } from "preact/hooks";
 import { LatencyChart, MemoryBar, type Point, PointPlot, VERDICTS } from "./charts";
-import { arrivals, count, duration, figure, gib, lengths, NONE, percent, value } from "./format";
+import { arrivals, count, duration, figure, gib, lengths, METRICS, NONE, percent, value, words } from "./format";
 import { Card, Findings, Pill } from "./parts";
 import type { Alternative, Candidate, Config, Estimate, LatencyName, Outcome, Recommendation } from "./types";
 
@@ -42,15 +42,6 @@ function MemoryCard({ record }: { record: Recommendation }) {
   );
 }
 
-const LIMITS: Record<string, string> = {
-  preemptions_per_request: "Preemptions per request",
-  requests_per_s: "Requests/s",
-  min_requests_per_s: "Requests/s",
-  output_tokens_per_s: "Output tokens/s",
-  min_output_tokens_per_s: "Output tokens/s",
-  cost_per_million_output_tokens: "Cost per million output tokens",
-};
-
 /** Targets that are not latencies of a drawn percentile: shown as a line each. */
 export function OtherTargets({ outcomes }: { outcomes: Outcome[] }) {
   const others = outcomes.filter(({ target }) => !("percentile" in target) || target["percentile"] === "mean");
@@ -64,7 +55,7 @@ export function OtherTargets({ outcomes }: { outcomes: Outcome[] }) {
         const limit = target["limit_ms"] != null ? duration(Number(target["limit_ms"])) : figure(Number(target["limit"]));
         return (
           <li key={metric}>
-            <span>{LIMITS[metric] ?? `${metric} mean`}</span>
+            <span>{METRICS[metric] ? `${METRICS[metric]} mean` : words(metric)}</span>
             <b>{shown}</b>
             <Pill tone={tone}>
               limit {limit} {word}

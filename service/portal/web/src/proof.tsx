@@ -1,12 +1,12 @@
 // Proof on real hardware: start a validation, follow it, and see predicted against measured.
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, cancelValidation, followValidation, getValidation, listWorkers, startValidation } from "./api";
-import { ErrorBar, VERDICTS } from "./charts";
-import { ago, arrivals, count, duration, figure, gib, METRICS, moment, quantile, value } from "./format";
+import { ErrorBar, MeasuredChart, VERDICTS } from "./charts";
+import { ago, arrivals, count, duration, figure, gib, METRICS, moment, quantile, value, words } from "./format";
 import { useLoaded } from "./hooks";
 import { Card, Copy, Failure, Pill, type Tone, Waiting } from "./parts";
 import { ConfigList } from "./result";
-import type { LoadPoint, Recommendation, Validation } from "./types";
+import type { LatencyName, LoadPoint, Recommendation, Validation } from "./types";
 
 const MODES: [string, string, string][] = [
   ["boot", "Start", "Does it start, and is the memory as predicted?"],
@@ -33,6 +33,12 @@ function toneOf(status: string, verdict: string | null): Tone {
   if (verdict === "pass") return "good";
   if (verdict === "fail" || status === "failed" || status === "timed_out") return "bad";
   return verdict === "inconclusive" ? "warn" : "info";
+}
+
+const VERDICT_WORDS: Record<string, string> = { pass: "Passed", fail: "Failed", inconclusive: "Inconclusive" };
+
+function outcomeWord({ status, verdict }: { status: string; verdict: string | null }): string {
+  return (verdict && VERDICT_WORDS[verdict]) || WORDS[status] || status;
 }
 
 /** A refusal in words that say what to do about it. */
@@ -201,7 +207,7 @@ function Against({ rows, label }: { rows: Row[]; label: string }) {
             <th scope="col">{label}</th>
             <th scope="col" class="num">Measured</th>
             <th scope="col" class="num">Predicted</th>
-            <th scope="col">Prediction off by</th>
+            <th scope="col" class="error">Prediction off by</th>
           </tr>
         </thead>
         <tbody>
@@ -212,7 +218,7 @@ function Against({ rows, label }: { rows: Row[]; label: string }) {
                 <b>{measured}</b>
               </td>
               <td class="num">{predicted}</td>
-              <td>
+              <td class="error">
                 <ErrorBar percent={error} />
               </td>
             </tr>
@@ -223,6 +229,7 @@ function Against({ rows, label }: { rows: Row[]; label: string }) {
   );
 }
 
+const LATENCIES: LatencyName[] = ["ttft", "tpot", "itl", "e2el"];
 const STARTUP: [string, string, (value: number | null | undefined) => string][] = [
   ["weights_gib", "Weights", gib],
   ["kv_cache_gib", "KV cache", gib],
@@ -248,25 +255,44 @@ function loadRows(point: LoadPoint): Row[] {
       ? point[`${latency[1]}_ms` as "ttft_ms"]?.[latency[2] as "p50"]
       : (point as unknown as Record<string, number | null>)[key];
     const write = latency ? duration : figure;
-    const name = latency ? `${METRICS[latency[1]!]} ${latency[2]}` : key.replaceAll("_", " ");
-    return [name, write(measured), write(predicted), point.error_percent[key]];
+    return [words(key), write(measured), write(predicted), point.error_percent[key]];
   });
 }
 
-function LoadPointView({ point }: { point: LoadPoint }) {
+const SHOWN = /_(mean|p95)$|_per_s$|^preemptions/;
+
+function LoadPointView({ point, open }: { point: LoadPoint; open: boolean }) {
+  const rows = loadRows(point);
+  const keys = Object.keys(point.predicted);
   return (
-    <section class="load-point">
-      <h3>
-        {point.label ? `${point.label.replaceAll("_", " ")}: ` : ""}
-        {arrivals(point.offered)}
-      </h3>
+    <details class="load-point" open={open}>
+      <summary>
+        {arrivals(point.offered)} {point.label && <span class="tag">{point.label}</span>}
+      </summary>
       <p class="note">
         {count(point.completed)} answered, {count(point.failed)} failed in {figure(point.duration_s)} s;{" "}
         {figure(point.output_tokens_per_s)} output tokens/s; {figure(point.preemptions)} preemptions
         {point.kv_cache_usage_peak != null && `; KV cache ${figure(point.kv_cache_usage_peak * 100)} % at the peak`}.
       </p>
-      <Against rows={loadRows(point)} label="Under load" />
-    </section>
+      {rows.length > 0 && (
+        <>
+          <p class="note key">
+            <span>
+              <i class="dot" /> measured
+            </span>
+            <span>
+              <i class="ring" /> predicted
+            </span>
+          </p>
+          <div class="latencies">
+            {LATENCIES.map((metric) => (
+              <MeasuredChart key={metric} metric={metric} measured={point[`${metric}_ms`]} predicted={point.predicted} />
+            ))}
+          </div>
+        </>
+      )}
+      <Against rows={rows.filter((_, index) => SHOWN.test(keys[index]!))} label="Under load" />
+    </details>
   );
 }
 
@@ -282,7 +308,7 @@ function MeasuredTargets({ slo }: { slo: Validation["slo"] }) {
         return (
           <li key={metric + item.target["percentile"]}>
             <span>
-              {METRICS[metric] ?? metric.replaceAll("_", " ")} {item.target["percentile"] ? quantile(item.target["percentile"]) : ""}
+              {METRICS[metric] ?? words(metric)} {item.target["percentile"] ? quantile(item.target["percentile"]) : ""}
             </span>
             <b>
               {write(item.measured)}
@@ -314,16 +340,16 @@ function ComparisonView({ comparison }: { comparison: NonNullable<Validation["co
               <th scope="col">Figure</th>
               <th scope="col" class="num">Defaults</th>
               <th scope="col" class="num">Recommended</th>
-              <th scope="col">Outcome</th>
+              <th scope="col" class="error">Outcome</th>
             </tr>
           </thead>
           <tbody>
             {comparison.figures.map((item) => (
               <tr key={item.metric}>
-                <th scope="row">{item.metric.replaceAll("_", " ")}</th>
+                <th scope="row">{words(item.metric)}</th>
                 <td class="num">{figure(item.defaults)}</td>
                 <td class="num">{figure(item.recommended)}</td>
-                <td>
+                <td class="error">
                   <Pill tone={item.outcome === "better" ? "good" : item.outcome === "worse" ? "bad" : "plain"}>
                     {item.outcome.replaceAll("_", " ")}
                   </Pill>
@@ -370,9 +396,6 @@ function Outcome({ validation }: { validation: Validation }) {
           <Against rows={startupRows(startup)} label="At the start" />
         </>
       )}
-      {validation.load_points.map((point, index) => (
-        <LoadPointView key={index} point={point} />
-      ))}
       {validation.comparison && <ComparisonView comparison={validation.comparison} />}
       {validation.knee && (
         <p>
@@ -380,6 +403,10 @@ function Outcome({ validation }: { validation: Validation }) {
           {validation.knee.reason}
         </p>
       )}
+      {validation.load_points.length > 0 && <h3>Under load</h3>}
+      {validation.load_points.map((point, index) => (
+        <LoadPointView key={point.label ?? index} point={point} open={index === validation.load_points.length - 1} />
+      ))}
       {validation.suggested_config && (
         <>
           <h3>Suggested by the measurement</h3>
@@ -407,9 +434,9 @@ function ValidationView({ id, onFinished }: { id: string; onFinished: () => void
   return (
     <div class="validation">
       <p class="row">
-        <Pill tone={toneOf(validation.status, validation.verdict)}>{validation.verdict ?? WORDS[validation.status] ?? validation.status}</Pill>
+        <Pill tone={toneOf(validation.status, validation.verdict)}>{outcomeWord(validation)}</Pill>
         <span class="faint">
-          {validation.mode} · {moment(validation.created_at)}
+          {MODES.find(([name]) => name === validation.mode)?.[1] ?? validation.mode} · {moment(validation.created_at)}
           {validation.finished_at && ` · finished ${ago(validation.finished_at)}`}
         </span>
         {!finished && (
@@ -439,8 +466,7 @@ export function ProofTab({ record, reload }: { record: Recommendation; reload: (
               {all.map((item) => (
                 <li key={item.id}>
                   <button type="button" class="button small" aria-pressed={item.id === shown} onClick={() => setShown(item.id)}>
-                    {WORDS[item.status] ?? item.status}
-                    {item.verdict ? `: ${item.verdict}` : ""} <small>{item.id.slice(-6)}</small>
+                    {outcomeWord(item)} <small>{item.id.slice(-6)}</small>
                   </button>
                 </li>
               ))}

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { estimate as ask } from "./api";
 import { MemoryBar, VERDICTS } from "./charts";
-import { arrivals, count, duration, figure, METRICS, quantile } from "./format";
+import { arrivals, count, duration, figure, METRICS, quantile, words } from "./format";
 import { useRested, useUniqueId } from "./hooks";
 import { Card, Failure, Findings, Pill } from "./parts";
 import type { Arrivals, Config, Estimate, Json, Outcome, Recommendation, Slo, Workload } from "./types";
@@ -158,7 +158,7 @@ function Beside(props: { name: string; now: string; before: string }) {
 
 function outcomeName({ target }: Outcome): string {
   const metric = String(target["metric"]);
-  const name = METRICS[metric] ?? metric.replaceAll("_", " ");
+  const name = METRICS[metric] ?? words(metric);
   return target["percentile"] ? `${name} ${quantile(target["percentile"])}` : name;
 }
 
