@@ -17,7 +17,9 @@ from service.queue import FUNCTION, heal
 from service.settings import InvalidSettings
 from service.store import workers as registry
 from service.store.client import StoreUnavailable, ping
+from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
+from service.studies import heal_studies
 from workers.inventory import describe_node, find_devices
 from workers.settings import WorkerSettings, read_worker_settings
 from workers.sweep import end_leftovers
@@ -87,6 +89,7 @@ def _beat(
             )
             registry.register(client, seen)
             heal(client, store, now=now)
+            heal_studies(client, StudyStore(client), now=now)
         except StoreUnavailable as error:
             _log.warning("heartbeat_failed", reason=str(error))
         if stop.wait(HEARTBEAT_S):

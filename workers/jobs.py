@@ -29,6 +29,7 @@ from workers.devices import NotEnoughDevices, choose_devices
 from workers.experiment import Experiment
 from workers.inventory import describe_node
 from workers.knee import knee
+from workers.learn import remember
 from workers.modes import boot, quick, soak
 from workers.points import judge, startup_holds, verdict_of
 from workers.run import Cancelled, Failed, OutOfTime, Run, TakenOver
@@ -125,8 +126,11 @@ def _prove(run: Run, settings: WorkerSettings, folder: Path) -> None:
     run.note(*subject.notes)
     run.report("leasing", 0.05, environment=describe_environment(subject, node))
     experiment = Experiment(run, subject, folder)
-    MODES[run.validation.mode](experiment)
-    run.finish("succeeded", **_conclusion(experiment))
+    try:
+        MODES[run.validation.mode](experiment)
+        run.finish("succeeded", **_conclusion(experiment))
+    finally:
+        remember(run, subject, ValidationStore(run.client, retention=settings.retention))
 
 
 def _conclusion(experiment: Experiment) -> dict[str, Any]:
