@@ -1,8 +1,10 @@
 """A browser, what drives it, and a service to look at."""
 
 import contextlib
+import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +53,21 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     """Return a service with an empty store."""
     with ServiceProcess(tmp_path_factory.mktemp("data"), LOG_LEVEL="warning") as process:
         yield process
+
+
+@pytest.fixture
+def guarded_service(tmp_path: Path) -> Iterator[tuple[ServiceProcess, str]]:
+    """Return a service that wants keys, and a key that may read and recommend."""
+    with ServiceProcess(tmp_path / "data", LOG_LEVEL="warning") as process:
+        command = [sys.executable, "-c", "from service.cli.main import main; main()", "keys"]
+        options = ["--name", "page", "--scope", "read", "--scope", "recommend", "--json"]
+        made = subprocess.run(
+            [*command, "create", *options, "--data-dir", str(process.data_dir)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        yield process, json.loads(made.stdout)["secret"]
 
 
 @pytest.fixture

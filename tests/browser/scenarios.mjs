@@ -252,6 +252,21 @@ const scenarios = {
     return page;
   },
 
+  /** A service that wants keys says so; with one the page works, and other tabs know nothing of it. */
+  async "a-key-is-asked-for"(browser) {
+    const page = await open(browser);
+    await page.getByRole("button", { name: "Enter an API key" }).first().click();
+    await page.getByLabel("Key", { exact: true }).fill(process.env.PORTAL_KEY);
+    await page.getByRole("button", { name: "Use this key" }).click();
+    await page.getByRole("radio", { name: /^Chat/ }).waitFor({ state: "attached" });
+    await page.getByRole("button", { name: /^Llama 3.1 8B/ }).click();
+    await page.getByRole("button", { name: "Get settings" }).click();
+    await page.getByRole("heading", { level: 1, name: /Llama-3.1-8B-Instruct on 1 × H100/ }).waitFor();
+    const stored = await page.evaluate(() => JSON.stringify(localStorage) + document.cookie);
+    assert.ok(!stored.includes(process.env.PORTAL_KEY));
+    return page;
+  },
+
   /** A small model is measured by vLLM on this machine's CPU, and the page shows it finish. */
   async "a-validation-is-seen-to-finish"(browser) {
     const { request, model_path: path } = JSON.parse(process.env.PORTAL_PROOF);

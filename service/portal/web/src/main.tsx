@@ -5,6 +5,7 @@ import { apiKey, setApiKey } from "./api";
 import { ComparePage } from "./compare";
 import { FormPage } from "./form";
 import { HistoryPage } from "./history";
+import { KEY_WANTED } from "./parts";
 import { ResultPage } from "./result";
 import { WorkersPage } from "./workers";
 import "./style.css";
@@ -65,6 +66,11 @@ function ThemeChoice() {
 function KeyDialog() {
   const dialog = useRef<HTMLDialogElement>(null);
   const [key, setKey] = useState(apiKey());
+  useEffect(() => {
+    const show = () => dialog.current?.showModal();
+    addEventListener(KEY_WANTED, show);
+    return () => removeEventListener(KEY_WANTED, show);
+  }, []);
   return (
     <>
       <button type="button" class="link" onClick={() => dialog.current?.showModal()}>

@@ -31,6 +31,9 @@ export function Card(props: {
   );
 }
 
+/** Asks the frame to open the dialog for the key. */
+export const KEY_WANTED = "setpoint-key-wanted";
+
 export function Failure({ error, again }: { error: Error; again?: () => void }) {
   const problem = error instanceof ApiError ? error.problem : null;
   return (
@@ -38,6 +41,11 @@ export function Failure({ error, again }: { error: Error; again?: () => void }) 
       <strong>{problem?.title ?? "Something went wrong"}</strong>
       <p>{error.message}</p>
       {problem?.request_id && <p class="faint">Request id {problem.request_id}</p>}
+      {problem?.status === 401 && (
+        <button type="button" class="button small primary" onClick={() => dispatchEvent(new Event(KEY_WANTED))}>
+          Enter an API key
+        </button>
+      )}
       {again && (
         <button type="button" class="button small" onClick={again}>
           Try again
