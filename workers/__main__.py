@@ -27,6 +27,8 @@ from workers.sweep import end_leftovers
 HEARTBEAT_S = 10.0
 _STORE_WAIT_S = 60.0
 _STORE_POLL_S = 0.2
+_PREDICTIONS = "service.tuning.performance"
+"""Loaded once here, so that not every job compiles it anew after its fork."""
 _log = get_logger(__name__)
 
 
@@ -62,9 +64,10 @@ def main() -> None:
 def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) -> None:
     store = ValidationStore(client, retention=settings.retention)
     node = describe_node(settings)
-    end_leftovers(settings.node, is_claimed=store.is_claimed)
+    end_leftovers(registry.store_identity(client), settings.node, is_claimed=store.is_claimed)
     heartbeat = threading.Thread(target=_beat, args=(client, store, node, stop), daemon=True)
     heartbeat.start()
+    importlib.import_module(_PREDICTIONS)
     try:
         # A client of its own: RQ sets how long its connections may wait for the next job.
         with redis.Redis.from_url(settings.redis_url) as waiting:

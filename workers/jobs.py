@@ -38,7 +38,7 @@ from workers.subject import choose_subject, describe_environment
 from workers.webhook import deliver
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_LEASE_POLL_S = 0.5
+_LEASE_POLL_S = 0.2
 _log = get_logger(__name__)
 
 MODES: dict[ValidationMode, Callable[[Experiment], None]] = {

@@ -22,6 +22,7 @@ from service.log import get_logger
 from service.store import leases
 from service.store.client import StoreUnavailable
 from service.store.validations import Change, ValidationStore
+from service.store.workers import store_identity
 
 _POLL_S = 0.5
 _RENEW_S = 4.0
@@ -52,6 +53,11 @@ class Failed(Exception):
         self.failure = Failure(stage=stage, reason=reason, log_tail=tail)
 
 
+def mark_of(store: str, node: str, validation: str) -> str:
+    """Return what the processes of a run carry: which store, which node, which validation."""
+    return f"{store}/{node}/{validation}"
+
+
 class Run:
     """The claim on one validation while it is worked on."""
 
@@ -63,6 +69,7 @@ class Run:
         self.notes = list(validation.notes)
         self._store = store
         self._node = node
+        self._store_identity = store_identity(client)
         self._deadline: float | None = None
         self._leases: list[str] = []
         self._token = f"{validation.id}-{validation.attempt}"
@@ -91,7 +98,7 @@ class Run:
     @property
     def mark(self) -> str:
         """What the processes of this run carry in their environment."""
-        return f"{self._node}/{self.validation.id}"
+        return mark_of(self._store_identity, self._node, self.validation.id)
 
     @property
     def remaining_s(self) -> float:

@@ -88,6 +88,11 @@ class VllmServer:
         return "\n".join(self._tail)
 
     @property
+    def exit_code(self) -> int | None:
+        """The code with which it ended, None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def alive(self) -> bool:
         """Whether the process still runs."""
         return self._process is not None and self._process.poll() is None
@@ -104,7 +109,10 @@ class VllmServer:
         while True:
             if not self.alive:
                 self._drain()
-                raise ServerFailed("the server ended before it was ready", log=self.log)
+                raise ServerFailed(
+                    f"the server ended with code {self.exit_code} before it was ready",
+                    log=self.log,
+                )
             if self.healthy():
                 self.startup_s = time.monotonic() - started
                 return

@@ -222,7 +222,7 @@ def _wait_until_ready(run: Run, server: VllmServer) -> None:
                 raise OutOfTime from error
             raise Failed("ready", error.reason, log=error.log) from error
         reason, line = classify_failure(error.log)
-        raise Failed("start", f"{reason}: {line}" if line else reason, log=error.log) from error
+        raise Failed("start", f"{reason}: {line or error.reason}", log=error.log) from error
 
 
 @contextlib.contextmanager

@@ -12,8 +12,8 @@ from workers.server import MARK
 _log = get_logger(__name__)
 
 
-def end_leftovers(node: str, *, is_claimed: Callable[[str], bool]) -> list[int]:
-    """End marked processes of this node whose validation nobody works on; return their ids.
+def end_leftovers(store: str, node: str, *, is_claimed: Callable[[str], bool]) -> list[int]:
+    """End marked processes of this store and node that nobody works on; return their ids.
 
     The supervisor of a server ends it with its owner, so that something is left only when the
     supervisor was killed as well.
@@ -22,7 +22,7 @@ def end_leftovers(node: str, *, is_claimed: Callable[[str], bool]) -> list[int]:
     for entry in Path("/proc").iterdir():
         mark = _mark(entry) if entry.name.isdigit() else None
         owner, _, validation = (mark or "").rpartition("/")
-        if owner != node or int(entry.name) == os.getpid() or is_claimed(validation):
+        if owner != f"{store}/{node}" or int(entry.name) == os.getpid() or is_claimed(validation):
             continue
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(int(entry.name), signal.SIGKILL)

@@ -1,5 +1,7 @@
 """Nodes that can prove a recommendation, as they registered themselves."""
 
+import secrets
+
 import msgspec
 import redis
 
@@ -18,6 +20,18 @@ def register(client: redis.Redis, node: WorkerNode) -> None:
         pipe.set(keys.worker(node.node), msgspec.json.encode(node), ex=keys.WORKER_LIFETIME_S)
         pipe.sadd(keys.workers(), node.node)
         pipe.execute()
+
+
+def store_identity(client: redis.Redis) -> str:
+    """Return the store's own name: several stores may have workers on one host.
+
+    Raises:
+        StoreUnavailable: The store did not answer.
+    """
+    key = keys.store_identity()
+    with reaching_the_store():
+        client.set(key, secrets.token_hex(8), nx=True)
+        return text(client.get(key))
 
 
 def forget(client: redis.Redis, node: str) -> None:

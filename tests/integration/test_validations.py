@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from litestar.testing import TestClient
 
+from service.app import create_app
 from service.embedded import EmbeddedStore
+from service.settings import Settings
 from service.store import keys
+from service.store.client import connect
 from service.store.workers import live_nodes
 from tests.integration.conftest import Client
 from tests.integration.worker_process import WorkerProcess, kill, until
@@ -18,13 +21,32 @@ from workers.tiny_model import CONFIG
 _ENDED = {"succeeded", "failed", "cancelled", "timed_out"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStore]:
+    with EmbeddedStore(str(tmp_path_factory.mktemp("store"))) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def store_client(store: EmbeddedStore) -> Iterator[redis.Redis]:
+    with connect(store.url, timeout_s=5.0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
 def worker(
-    embedded_store: EmbeddedStore, store_client: redis.Redis, tmp_path: Path
+    store: EmbeddedStore, store_client: redis.Redis, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkerProcess]:
-    with WorkerProcess(embedded_store.url, tmp_path, node="node-a") as started:
+    """Return one worker for all tests of this module: each has validations of its own."""
+    with WorkerProcess(store.url, tmp_path_factory.mktemp("worker"), node="node-a") as started:
         until(lambda: live_nodes(store_client), "the worker's registration")
         yield started
+
+
+@pytest.fixture(scope="module")
+def api(store_client: redis.Redis, worker: WorkerProcess) -> Iterator[Client]:
+    with TestClient(create_app(Settings(warm_up=False), store_client)) as client:
+        yield client
 
 
 def request_for(name: str, **changes: Any) -> dict[str, Any]:  # noqa: ANN401  # JSON
@@ -133,43 +155,6 @@ def _events(api: Client, validation: str, *, after: str | None = None) -> list[d
     return found
 
 
-def test_workers_say_what_they_have(api: Client, worker: WorkerProcess) -> None:
-    """Node, devices, environments and queues are listed while the worker lives."""
-    nodes = api.get("/workers").json()["items"]
-
-    assert [node["node"] for node in nodes] == ["node-a"]
-    assert nodes[0]["environments"][0]["version"] == "0.32.0"
-    assert nodes[0]["queues"] == ["validate.node.node-a", "validate.gpu.CPU"]
-    worker.terminate()
-    until(lambda: not api.get("/workers").json()["items"], "the sign-off")
-
-
-def test_without_a_worker_it_is_refused_or_waits(api: Client) -> None:
-    """No live worker: 409 that says what to do, or 202 when the plan is patient."""
-    recommendation = recommend(api, "tiny")
-
-    refused = api.post(f"{recommendation}/validations", json={"mode": "boot"})
-    patient = validate(api, recommendation, "boot", when_no_worker="wait")
-
-    assert refused.status_code == 409
-    assert refused.json()["code"] == "no-worker"
-    assert "validate.gpu.CPU" in refused.json()["detail"]
-    assert api.get(patient).json()["status"] == "queued"
-
-
-def test_a_patient_plan_runs_once_a_worker_comes(
-    api: Client, embedded_store: EmbeddedStore, tmp_path: Path
-) -> None:
-    """What was queued without a worker is done by the first one that has the hardware."""
-    validation = validate(api, recommend(api, "tiny"), "boot", when_no_worker="wait")
-
-    with WorkerProcess(embedded_store.url, tmp_path, node="late"):
-        record = finished(api, validation)
-
-    assert record["status"] == "succeeded"
-    assert record["environment"]["node"] == "late"
-
-
 def test_advice_and_proof_in_one_request(api: Client, worker: WorkerProcess) -> None:
     """A request with a validation plan answers with its link, and it runs."""
     answer = api.post("/recommendations", json=request_for("tiny", validation={"mode": "boot"}))
@@ -249,28 +234,19 @@ def test_a_running_validation_can_be_cancelled(
     assert api.delete(validation).status_code == 202
 
 
-def test_a_queued_validation_is_cancelled_at_once(api: Client) -> None:
-    """Without a process on it a cancelled one ends at once, and never runs."""
-    validation = validate(api, recommend(api, "tiny"), when_no_worker="wait")
-
-    answer = api.delete(validation)
-
-    assert (answer.status_code, answer.json()["status"]) == (202, "cancelled")
-
-
 def test_a_waiting_lease_can_be_cancelled(
     api: Client, worker: WorkerProcess, store_client: redis.Redis
 ) -> None:
     """One that waits for its device ends without ever having had it."""
     device = live_nodes(store_client)[0].devices[0].uuid
-    store_client.set(keys.lease(device), "somebody-else")
+    store_client.set(keys.lease(device), "somebody-else", ex=600)
     validation = validate(api, recommend(api, "tiny"))
     reached(api, validation, "leasing")
 
     api.delete(validation)
 
     assert finished(api, validation)["status"] == "cancelled"
-    assert store_client.get(keys.lease(device)) == b"somebody-else"
+    assert store_client.getdel(keys.lease(device)) == b"somebody-else"
 
 
 def test_a_finished_validation_cannot_be_cancelled(api: Client, worker: WorkerProcess) -> None:

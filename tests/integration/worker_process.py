@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from service.store.client import connect
+from service.store.workers import store_identity
+from workers.run import mark_of
 from workers.server import MARK
 
 FAKE = Path(__file__).parents[1] / "fakes" / "vllm"
@@ -23,6 +26,7 @@ class WorkerProcess:
 
     def __init__(self, store_url: str, folder: Path, *, node: str, **settings: str) -> None:
         self.node = node
+        self._store_url = store_url
         self._settings = {
             "SETPOINT_REDIS_URL": store_url,
             "SETPOINT_DATA_DIR": str(folder),
@@ -70,7 +74,8 @@ class WorkerProcess:
 
     def processes(self) -> list[int]:
         """Return what runs for this node's validations: servers, clients, their supervisors."""
-        prefix = f"{MARK}={self.node}/".encode()
+        with connect(self._store_url, timeout_s=5.0) as client:
+            prefix = f"{MARK}={mark_of(store_identity(client), self.node, '')}".encode()
         return [
             int(entry.name)
             for entry in Path("/proc").iterdir()

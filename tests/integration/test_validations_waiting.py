@@ -1,0 +1,61 @@
+"""Validations before and without a worker, and what workers say of themselves."""
+
+from pathlib import Path
+
+import redis
+
+from service.embedded import EmbeddedStore
+from service.store.workers import live_nodes
+from tests.integration.conftest import Client
+from tests.integration.test_validations import finished, recommend, validate
+from tests.integration.worker_process import WorkerProcess, until
+
+
+def test_workers_say_what_they_have(
+    api: Client, embedded_store: EmbeddedStore, store_client: redis.Redis, tmp_path: Path
+) -> None:
+    """Node, devices, environments and queues are listed while the worker lives."""
+    with WorkerProcess(embedded_store.url, tmp_path, node="node-a") as worker:
+        until(lambda: live_nodes(store_client), "the worker's registration")
+        nodes = api.get("/workers").json()["items"]
+        worker.terminate()
+
+    assert [node["node"] for node in nodes] == ["node-a"]
+    assert nodes[0]["environments"][0]["version"] == "0.32.0"
+    assert nodes[0]["queues"] == ["validate.node.node-a", "validate.gpu.CPU"]
+    until(lambda: not api.get("/workers").json()["items"], "the sign-off")
+
+
+def test_without_a_worker_it_is_refused_or_waits(api: Client) -> None:
+    """No live worker: 409 that says what to do, or 202 when the plan is patient."""
+    recommendation = recommend(api, "tiny")
+
+    refused = api.post(f"{recommendation}/validations", json={"mode": "boot"})
+    patient = validate(api, recommendation, "boot", when_no_worker="wait")
+
+    assert refused.status_code == 409
+    assert refused.json()["code"] == "no-worker"
+    assert "validate.gpu.CPU" in refused.json()["detail"]
+    assert api.get(patient).json()["status"] == "queued"
+
+
+def test_a_patient_plan_runs_once_a_worker_comes(
+    api: Client, embedded_store: EmbeddedStore, tmp_path: Path
+) -> None:
+    """What was queued without a worker is done by the first one that has the hardware."""
+    validation = validate(api, recommend(api, "tiny"), "boot", when_no_worker="wait")
+
+    with WorkerProcess(embedded_store.url, tmp_path, node="late"):
+        record = finished(api, validation)
+
+    assert record["status"] == "succeeded"
+    assert record["environment"]["node"] == "late"
+
+
+def test_a_queued_validation_is_cancelled_at_once(api: Client) -> None:
+    """Without a process on it a cancelled one ends at once, and never runs."""
+    validation = validate(api, recommend(api, "tiny"), when_no_worker="wait")
+
+    answer = api.delete(validation)
+
+    assert (answer.status_code, answer.json()["status"]) == (202, "cancelled")
