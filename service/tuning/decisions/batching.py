@@ -13,6 +13,8 @@ from service.tuning.search.admission_rule import AdmissionLimit
 from service.tuning.search.figures import figure
 from service.tuning.search.trial import Trial
 
+_QUEUES = 0.05
+"""Waiting over running requests from which on a queue is worth a word."""
 _DEFAULTS = vllm("engine/arg_utils.py: get_batch_defaults")
 
 
@@ -24,7 +26,9 @@ def sequences(case: Case) -> Decision:
         "max_num_seqs",
         case.config.max_num_seqs,
         rule="CHO020",
-        reason=_sequence_reason(case, admission.limited_by) + case.default_remark("max_num_seqs"),
+        reason=_sequence_reason(case, admission.limited_by)
+        + _queue_remark(case)
+        + case.default_remark("max_num_seqs"),
         formula=(
             "min(share x pool tokens / live tokens per request, room for bursts, requests at "
             "which the time per token reaches its limit, 1024)"
@@ -74,6 +78,11 @@ def _sequence_reason(case: Case, limited_by: AdmissionLimit) -> str:
                 f"{room}, but with more than {admission.value} running the time per token would "
                 "pass its limit: the cap sits where the limit is reached."
             )
+        case "load":
+            return (
+                f"{room}; {admission.value} at once is what the load needs at its peaks to run "
+                "without a queue, and the simulation shows no preemptions with it."
+            )
         case "ceiling":
             return f"{room}, far more than a step can use well; {admission.value} is the cap."
         case _:
@@ -81,6 +90,17 @@ def _sequence_reason(case: Case, limited_by: AdmissionLimit) -> str:
                 f"{room}; {admission.share:g} of that, and no more than uneven lengths leave "
                 "safe, keeps requests from being preempted."
             )
+
+
+def _queue_remark(case: Case) -> str:
+    """Return that requests wait for a place, where the cap is below what the load needs."""
+    performance = case.pick.performance
+    if performance.waiting_requests <= _QUEUES * performance.running_requests:
+        return ""
+    return (
+        f" The load would at times run more at once: {figure(performance.waiting_requests)} "
+        "requests wait on average, because the pool or the limits allow no more."
+    )
 
 
 def batched_tokens(case: Case) -> Decision:

@@ -17,6 +17,10 @@ LARGEST = 1024
 """vLLM's largest default; above it only the sampler's memory grows."""
 _GRID = 8
 """Spacing of vLLM's CUDA-graph sizes up to 256."""
+_FINE = 4
+_FINE_UP_TO = 32
+"""Below this a whole step of the grid is too much of the cap; padding costs less than a queue."""
+_PAIR = 2.0
 
 AdmissionLimit = Literal["kv_pool", "slo", "load", "graphs", "ceiling"]
 
@@ -56,7 +60,8 @@ def choose_admission(
         1, kv.request_blocks(math.ceil(demand.live_mean_tokens))
     )
     steady = _steady_limit(limit, demand, sigmas=_SIGMAS[posture])
-    wanted = min(SHARE[posture] * limit, steady)
+    # One at a time only where one request fills the pool: a long tail is no reason to queue.
+    wanted = max(min(SHARE[posture] * limit, steady), min(_PAIR, limit))
     return AdmissionChoice(
         value=round_down(min(wanted, LARGEST)),
         limited_by="ceiling" if wanted > LARGEST else "kv_pool",
@@ -68,10 +73,22 @@ def choose_admission(
 
 
 def round_down(requests: float) -> int:
-    """Return the next lower step of vLLM's graph sizes: 1, 2, 4, then multiples of 8."""
+    """Return the next lower cap: whole numbers below 8, multiples of 4 below 32, then of 8."""
     if requests >= _GRID:
-        return math.floor(requests / _GRID) * _GRID
+        step = _FINE if requests < _FINE_UP_TO else _GRID
+        return math.floor(requests / step) * step
     return max(1, math.floor(requests))
+
+
+def least_for_load(requests_at_once: float, *, is_open_loop: bool) -> int:
+    """Return the cap with which a load hardly ever queues.
+
+    An open loop swings around its mean as independent requests do, so 2.33 standard deviations
+    are added; clients that wait for answers are never more than there are.
+    """
+    swing = _SIGMAS["production"] * math.sqrt(requests_at_once) if is_open_loop else 0.0
+    wanted = math.ceil(requests_at_once + swing - 1e-9)
+    return wanted if wanted <= _FINE_UP_TO else math.ceil(wanted / _GRID) * _GRID
 
 
 def _steady_limit(limit: float, demand: Demand, *, sigmas: float) -> float:

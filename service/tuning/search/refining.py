@@ -3,7 +3,13 @@
 import msgspec
 
 from service.tuning.lengths import max_tokens
-from service.tuning.search.admission_rule import AdmissionChoice, round_down
+from service.tuning.search.admission_rule import (
+    LARGEST,
+    SHARE,
+    AdmissionChoice,
+    least_for_load,
+    round_down,
+)
 from service.tuning.search.operating_point import operating_point
 from service.tuning.search.problem import Problem, whole
 from service.tuning.search.ranking import merit, rank_key
@@ -21,6 +27,8 @@ _MOST_STEPS = 64
 _BACK_OFF = 0.8
 """The guides step back to 0.8 of the cap where preemptions begin."""
 _BACK_OFF_STEPS = 4
+_NO_QUEUE = 0.01
+"""Waiting over running requests up to which nobody notices a queue."""
 
 
 def assess(problem: Problem, sized: Sized) -> Trial:
@@ -118,7 +126,47 @@ def confirm(problem: Problem, trial: Trial) -> Trial:
         if lower is None:
             break
         simulated = _simulate(problem, lower)
-    return simulated
+    return _with_room_for_load(problem, trial, simulated)
+
+
+def _with_room_for_load(problem: Problem, trial: Trial, simulated: Trial) -> Trial:
+    """Return the trial with the cap that a load inside the pool needs to run without a queue.
+
+    Taken only where the simulation shows that every limit still holds, that no more requests are
+    preempted than allowed, and that the first token comes sooner.
+    """
+    need = _needed_cap(problem, simulated)
+    if need is None:
+        return simulated
+    sized = with_admission(
+        problem,
+        simulated.sized,
+        msgspec.structs.replace(simulated.sized.admission, value=need, limited_by="load"),
+    )
+    if sized is None:
+        return simulated
+    raised = with_capacity(problem, try_out(problem, sized, copies=trial.copies))
+    roomy = _simulate(problem, raised)
+    limit = problem.filled.slo.max_preemptions_per_request or 0.0
+    is_sound = roomy.performance.preemptions_per_request <= limit
+    is_sooner = roomy.performance.ttft_ms.p95 < simulated.performance.ttft_ms.p95
+    keeps = roomy.margin >= min(0.0, simulated.margin)
+    return roomy if is_sound and is_sooner and keeps else simulated
+
+
+def _needed_cap(problem: Problem, trial: Trial) -> int | None:
+    """Return a higher cap that the load needs and the pool holds; None when there is none."""
+    performance, admission = trial.performance, trial.sized.admission
+    queue = performance.waiting_requests
+    if problem.pin.max_num_seqs is not None or performance.saturated:
+        return None
+    if queue <= _NO_QUEUE * performance.running_requests:
+        return None
+    ranks = trial.sized.topology.data_parallel_size
+    at_once = (performance.running_requests + queue) / ranks
+    need = least_for_load(at_once, is_open_loop=trial.is_open_loop)
+    most = min(SHARE["aggressive"] * admission.theoretical, LARGEST)
+    return need if admission.value < need <= most else None
 
 
 def _simulate(problem: Problem, trial: Trial) -> Trial:

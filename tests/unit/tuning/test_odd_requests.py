@@ -6,6 +6,7 @@ from api_schemas.engine import EngineConfig
 from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
 from api_schemas.recommendation import Constraints, TargetEngine, TuningRequest
+from api_schemas.slo import LatencyTarget, Slo
 from api_schemas.workload import ClosedLoop, PoissonArrivals, Workload
 from service.tuning.advice_parts import node_of_one
 from service.tuning.errors import InvalidRequest
@@ -86,3 +87,35 @@ def test_a_first_token_after_minutes_is_said_to_be_a_queue() -> None:
 
     assert advice.feasible
     assert "most of it in the queue" in advice.headline
+
+
+def test_the_cap_is_not_below_what_the_load_needs() -> None:
+    """Five long answers at once under a cap of eight waited a minute; memory holds more."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="mistralai/Mistral-Small-3.2-24B-Instruct-2506"),
+            hardware=Hardware(gpu="Standard_NC24ads_A100_v4"),
+            workload=Workload(preset="chat", prompt_tokens=8000, output_tokens=4000),
+            slo=Slo(targets=[LatencyTarget(metric="itl", percentile=90, limit_ms=50)]),
+            engine=TargetEngine(version="0.24.0"),
+        )
+    )
+
+    performance, default = advice.estimate.performance, advice.baseline.performance
+    assert performance is not None
+    assert default is not None
+    assert performance.preemptions_per_request == 0
+    assert performance.ttft_ms.p95 < 2 * default.ttft_ms.p95
+
+
+def test_long_tails_do_not_run_one_at_a_time() -> None:
+    """A pool of five typical requests admits more than one of them."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3-8B"),
+            hardware=Hardware(gpu="RTX-4090"),
+            workload=Workload(preset="long_context"),
+        )
+    )
+
+    assert (advice.config.max_num_seqs or 0) >= 2

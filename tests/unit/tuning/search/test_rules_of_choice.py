@@ -8,7 +8,12 @@ from service.tuning.engine.versions import parse_version
 from service.tuning.hardware.catalogue import find_gpu
 from service.tuning.hardware.spec import Node
 from service.tuning.memory.plan import KvGroup, KvPlan
-from service.tuning.search.admission_rule import choose_admission, round_down, theoretical_limit
+from service.tuning.search.admission_rule import (
+    choose_admission,
+    least_for_load,
+    round_down,
+    theoretical_limit,
+)
 from service.tuning.search.demand import Demand, demand_of
 from service.tuning.search.lengths_rule import choose_length
 from service.tuning.search.utilization_rule import choose_utilization
@@ -125,9 +130,26 @@ def test_few_long_requests_need_a_wider_margin_than_many_short_ones() -> None:
     assert choice.value < 0.5 * choice.theoretical
 
 
-@pytest.mark.parametrize(("requests", "cap"), [(0.4, 1), (3.9, 3), (9, 8), (125.2, 120)])
+def test_a_long_tail_is_no_reason_to_run_one_at_a_time() -> None:
+    """Two requests run at once wherever two typical ones fit the pool."""
+    uneven = demand(prompt_tokens=LognormalLength(mean=12_000, p99=85_000))
+
+    choice = choose_admission(pool(blocks=3600), uneven, posture="production", prefix_caching=True)
+    full = choose_admission(pool(blocks=900), uneven, posture="production", prefix_caching=True)
+
+    assert choice.value >= 2
+    assert full.value == 1
+
+
+def test_the_cap_that_a_load_needs_covers_its_swings() -> None:
+    """Five requests in the mean are eleven at times; eight clients are never more than eight."""
+    assert least_for_load(5, is_open_loop=True) == 11
+    assert least_for_load(8, is_open_loop=False) == 8
+
+
+@pytest.mark.parametrize(("requests", "cap"), [(0.4, 1), (3.9, 3), (9, 8), (15, 12), (125.2, 120)])
 def test_caps_sit_on_the_graph_grid(requests: float, cap: int) -> None:
-    """Caps are whole requests, from 8 on multiples of 8, never none."""
+    """Caps are whole requests, from 8 on multiples of 4, from 32 on of 8, never none."""
     assert round_down(requests) == cap
 
 
