@@ -11,12 +11,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.tuning.latency.price import NUM_BATCH, VERIFY, WINDOW
+from service.tuning.latency.mean_field import MAX_LOAD, NUM_POINT
+from service.tuning.latency.price import NUM_BATCH
 from service.tuning.simulation.limits import SchedulerLimits
 
 Floats = NDArray[np.float64]
-_ROUNDS = 12
-_MAX_LOAD = 0.999
 _SPREAD_GROWTH = 0.55
 """Share of its output that a running request holds on average when lengths vary."""
 _EQUAL_GROWTH = 0.75
@@ -54,49 +53,75 @@ class SteadyState(msgspec.Struct, frozen=True, kw_only=True):
     is_saturated: bool
 
 
-class _Prices:
-    """Step times of one configuration at mean batches."""
+class _Point(msgspec.Struct, frozen=True):
+    """One state of the fixed point, in the order of `POINT_FIELDS`; seconds."""
 
-    def __init__(self, price: Floats) -> None:
-        from service.tuning.simulation.kernel import step_seconds  # noqa: PLC0415 - compiler
+    decodes: float
+    tau: float
+    plain: float
+    mixed: float
+    ttft: float
+    decode_time: float
 
+
+def _point(values: Floats) -> _Point:
+    return _Point(*values.tolist())
+
+
+class _Engine:
+    """One configuration under one load, in the arrays that compiled code works on."""
+
+    def __init__(self, price: Floats, *, load: LoadShape, limits: SchedulerLimits) -> None:
+        from service.tuning.simulation import kernel  # noqa: PLC0415 - loads the compiler
+
+        self._kernel = kernel
         self._price = price
-        self._batch = np.zeros(NUM_BATCH)
-        self._step_seconds = step_seconds
-        self._window = float(price[WINDOW])
-        self.tokens_per_sequence = float(price[VERIFY])
+        self._batch = np.empty(NUM_BATCH)
+        self.load, self.limits = load, limits
+        self.budget = float(limits.token_budget)
+        self.computed_prompt = _computed_prompt(load, limits)
 
-    def step(
-        self, decodes: float, prefill: float, prompts: float, *, prompt: float, output: float
-    ) -> float:
+    def under(self, load: LoadShape) -> "_Engine":
+        """Return the engine under another load."""
+        return _Engine(self._price, load=load, limits=self.limits)
+
+    def settle_closed(self, most: float) -> tuple[_Point, float]:
+        """Return the fixed point of a closed loop, and the decodes that saturate it."""
+        point = np.empty(NUM_POINT)
+        array = self._array(most)
+        saturation: float = self._kernel.settle_closed(self._price, self._batch, array, point)
+        return _point(point), saturation
+
+    def settle_open(self, most: float, *, rate: float) -> _Point:
+        """Return the fixed point of an open loop that is served at its rate."""
+        point = np.empty(NUM_POINT)
+        self._kernel.settle_open(self._price, self._batch, self._array(most), rate, point)
+        return _point(point)
+
+    def step(self, decodes: float, prefill: float, prompts: float) -> float:
         """Return the time of a step of decoding sequences and `prefill` tokens of `prompts`."""
-        batch = self._batch
-        length = prompt + output / 2
-        chunk = prefill / prompts if prompts > 0 else 0.0
-        batch[0], batch[1], batch[2] = decodes, prefill, decodes + prompts
-        batch[3], batch[4] = decodes * length, decodes * min(length, self._window)
-        batch[5] = prefill * max(prompt, chunk) / 2
-        batch[6] = prefill * min(prompt / 2, self._window)
-        return self._step_seconds(self._price, batch)
+        array = self._array(0.0)
+        return self._kernel.mean_step(self._price, self._batch, array, decodes, prefill, prompts)
+
+    def _array(self, most: float) -> Floats:
+        load = self.load
+        spread = float(load.has_spread)
+        return np.array(
+            [
+                load.prompt_tokens,
+                self.computed_prompt,
+                load.output_tokens,
+                spread,
+                self.budget,
+                most,
+            ]
+        )
 
 
 def steady_state(price: Floats, *, load: LoadShape, limits: SchedulerLimits) -> SteadyState:
     """Return the mean behaviour of one engine under this load."""
-    prices = _Prices(price)
-    if load.concurrency is None:
-        return _open_loop(prices, load=load, limits=limits)
-    return _closed_loop(prices, load=load, limits=limits)
-
-
-class _Point(msgspec.Struct):
-    """One state of the fixed point."""
-
-    decodes: float
-    tau: float = 0.0
-    plain: float = 0.0
-    mixed: float = 0.0
-    ttft: float = 0.0
-    decode_time: float = 0.0
+    engine = _Engine(price, load=load, limits=limits)
+    return _open_loop(engine) if load.concurrency is None else _closed_loop(engine)
 
 
 def runnable(load: LoadShape, limits: SchedulerLimits) -> float:
@@ -107,59 +132,15 @@ def runnable(load: LoadShape, limits: SchedulerLimits) -> float:
     return max(1.0, min(float(limits.max_num_seqs), fit))
 
 
-def _evaluate(
-    prices: _Prices, decodes: float, *, load: LoadShape, limits: SchedulerLimits, most: float
-) -> _Point:
-    prompt, output = _computed_prompt(load, limits), load.output_tokens
-    length = load.prompt_tokens
-    gaps = max(output - 1, 1e-9)
-    budget = float(limits.token_budget)
-    cohort = 1.0 if load.has_spread else min(max(math.floor(budget / prompt), 1), most)
-    room = max(budget - decodes * prices.tokens_per_sequence, 0.05 * budget)
-    finishing = decodes / gaps
-    load_tokens = finishing * prompt
-    rho = min(load_tokens / room, _MAX_LOAD)
-    chunks = max(1.0, math.ceil(prompt / room))
-    share = 1 - math.exp(-finishing * chunks)
-    if not load.has_spread:
-        share = min(1.0, finishing * chunks / cohort)
-    share = min(max(share, load_tokens / room), 1.0)
-    tokens = min(load_tokens / max(share, 1e-12), room)
-    prompts = max(tokens / prompt, 1 / chunks)
-    tokens = max(tokens, min(prompt / chunks, room))
-    plain = prices.step(decodes, 0.0, 0.0, prompt=length, output=output)
-    mixed = prices.step(decodes, tokens, prompts, prompt=length, output=output)
-    tau = (1 - share) * plain + share * mixed
-    queue = rho * chunks / (2 * (1 - rho)) if load.has_spread else 0.0
-    wait = tau if load.has_spread else plain
-    ttft = (wait if decodes > 1 else 0.0) + (chunks + min(queue, most * chunks)) * mixed
-    return _Point(
-        decodes=decodes,
-        tau=tau,
-        plain=plain,
-        mixed=mixed,
-        ttft=ttft,
-        decode_time=(output - 1) * tau,
-    )
-
-
-def _closed_loop(prices: _Prices, *, load: LoadShape, limits: SchedulerLimits) -> SteadyState:
+def _closed_loop(engine: _Engine) -> SteadyState:
+    load, limits = engine.load, engine.limits
     clients = float(load.concurrency or 1.0)
     most = min(clients, runnable(load, limits))
-    saturation = limits.token_budget / (
-        prices.tokens_per_sequence
-        + _computed_prompt(load, limits) / max(load.output_tokens - 1, 1e-9)
-    )
-    point = _evaluate(prices, 0.9 * most, load=load, limits=limits, most=most)
-    for _ in range(_ROUNDS):
-        total = point.decode_time + point.ttft
-        busy = most * point.decode_time / total if total > 0 else 0.0
-        decodes = (point.decodes + max(min(busy, saturation), 1e-3)) / 2
-        point = _evaluate(prices, decodes, load=load, limits=limits, most=most)
+    point, saturation = engine.settle_closed(most)
     is_limited = clients > most * 1.001 or point.decodes > 0.98 * saturation
     rate = _completion_rate(point, most)
     ttft = max(point.ttft, clients / rate - point.decode_time) if is_limited else point.ttft
-    return _with_start(prices, point, load=load, limits=limits, rate=rate, ttft=ttft, most=most)
+    return _with_start(engine, point, rate=rate, ttft=ttft, most=most)
 
 
 def _completion_rate(point: _Point, most: float) -> float:
@@ -169,28 +150,15 @@ def _completion_rate(point: _Point, most: float) -> float:
 
 
 def _with_start(
-    prices: _Prices,
-    point: _Point,
-    *,
-    load: LoadShape,
-    limits: SchedulerLimits,
-    rate: float,
-    ttft: float,
-    most: float,
+    engine: _Engine, point: _Point, *, rate: float, ttft: float, most: float
 ) -> SteadyState:
     """Return the figures of a whole run: all clients send their first request at once."""
+    load, prompt = engine.load, engine.computed_prompt
     clients = float(load.concurrency or 1.0)
     requests = max(load.requests, clients)
-    prompt = _computed_prompt(load, limits)
-    burst_tokens = min(float(limits.token_budget), clients * prompt)
-    burst = prices.step(
-        most / 2,
-        burst_tokens,
-        max(burst_tokens / prompt, 1.0),
-        prompt=load.prompt_tokens,
-        output=load.output_tokens,
-    )
-    fills = most * prompt / limits.token_budget
+    burst_tokens = min(engine.budget, clients * prompt)
+    burst = engine.step(most / 2, burst_tokens, max(burst_tokens / prompt, 1.0))
+    fills = most * prompt / engine.budget
     first = burst * (1.0 if fills <= 1 else (fills + 1) / 2)
     tpot = point.tau
     if requests <= clients:
@@ -198,9 +166,7 @@ def _with_start(
         mean = first + late**2 / (2 * requests * rate)
         median = mean
         if late <= 0:
-            plain = prices.step(
-                most, 0.0, 0.0, prompt=load.prompt_tokens, output=load.output_tokens
-            )
+            plain = engine.step(most, 0.0, 0.0)
             tpot = plain + burst * fills / (2 * max(load.output_tokens - 1, 1.0))
             rate = most / max(first + tpot * (load.output_tokens - 1), 1e-9)
     else:
@@ -223,18 +189,15 @@ def _with_start(
     )
 
 
-def _open_loop(prices: _Prices, *, load: LoadShape, limits: SchedulerLimits) -> SteadyState:
+def _open_loop(engine: _Engine) -> SteadyState:
+    load, limits = engine.load, engine.limits
     rate = float(load.requests_per_s or 1e-9)
     most = runnable(load, limits)
     limited = msgspec.structs.replace(load, concurrency=most, requests=1e9, requests_per_s=None)
-    capacity = _closed_loop(prices, load=limited, limits=limits)
+    capacity = _closed_loop(engine.under(limited))
     if rate >= capacity.requests_per_s:
         return _overloaded(capacity, load=load, rate=rate)
-    decodes = 0.0
-    point = _evaluate(prices, 1.0, load=load, limits=limits, most=most)
-    for _ in range(2 * _ROUNDS):
-        decodes = (decodes + min(rate * point.decode_time, most)) / 2
-        point = _evaluate(prices, max(decodes, 1e-3), load=load, limits=limits, most=most)
+    point = engine.settle_open(most, rate=rate)
     running = min(rate * (point.decode_time + point.ttft), most)
     wait = _slot_wait(running, most, service=point.decode_time + point.ttft)
     return SteadyState(
@@ -253,7 +216,7 @@ def _open_loop(prices: _Prices, *, load: LoadShape, limits: SchedulerLimits) -> 
 
 def _slot_wait(running: float, most: float, *, service: float) -> float:
     """Return the mean wait for a free sequence slot: Sakasegawa's approximation of M/M/c."""
-    load = min(running / most, _MAX_LOAD)
+    load = min(running / most, MAX_LOAD)
     exponent = math.sqrt(2 * (most + 1)) - 1
     return float(service / most * load**exponent / (1 - load))
 

@@ -1,6 +1,6 @@
-"""The arithmetic that runs compiled: the price of one step, and the scheduler's loop.
+"""The arithmetic that runs compiled: the price of a step, the scheduler's loop, its steady state.
 
-Both live in one module because the compiler's cache is keyed by file. Everything here is plain
+All live in one module because the compiler's cache is keyed by file. Everything here is plain
 arithmetic on arrays, so that it runs uncompiled as well (slower by a factor of about 40).
 Importing this module loads the compiler: import it inside a function.
 
@@ -22,6 +22,22 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from service.tuning.latency.mean_field import (
+    LOAD_BUDGET,
+    LOAD_COMPUTED,
+    LOAD_MOST,
+    LOAD_OUTPUT,
+    LOAD_PROMPT,
+    LOAD_SPREAD,
+    MAX_LOAD,
+    POINT_DECODE_TIME,
+    POINT_DECODES,
+    POINT_MIXED,
+    POINT_PLAIN,
+    POINT_TAU,
+    POINT_TTFT,
+    ROUNDS,
+)
 from service.tuning.latency.price import (
     ACTIVATION,
     ATTENTION_READ,
@@ -793,3 +809,83 @@ def simulate(  # noqa: PLR0917 - compiled code takes no keywords
         replace_ended(table, times, counters, front, clocks, ended)
     totals[0] = clocks[NOW]
     return event
+
+
+@compiled
+def mean_step(  # noqa: PLR0917 - compiled code takes no keywords
+    price: Floats, batch: Floats, load: Floats, decodes: float, prefill: float, prompts: float
+) -> float:
+    """Return the time of a step of decoding sequences and `prefill` tokens of `prompts`.
+
+    `batch` is scratch; `load` is laid out as `LOAD_FIELDS`.
+    """
+    prompt = load[LOAD_PROMPT]
+    length = prompt + load[LOAD_OUTPUT] / 2
+    chunk = prefill / prompts if prompts > 0 else 0.0
+    window: float = price[WINDOW]
+    batch[0], batch[1], batch[2] = decodes, prefill, decodes + prompts
+    batch[3], batch[4] = decodes * length, decodes * min(length, window)
+    batch[5] = prefill * max(prompt, chunk) / 2
+    batch[6] = prefill * min(prompt / 2, window)
+    seconds: float = step_seconds(price, batch)
+    return seconds
+
+
+@compiled
+def evaluate(price: Floats, batch: Floats, load: Floats, decodes: float, point: Floats) -> None:
+    """Fill `point` (`POINT_FIELDS`) with the step times when that many sequences decode."""
+    prompt, output = load[LOAD_COMPUTED], load[LOAD_OUTPUT]
+    budget, most = load[LOAD_BUDGET], load[LOAD_MOST]
+    has_spread = load[LOAD_SPREAD] > 0
+    gaps = max(output - 1, 1e-9)
+    cohort = 1.0 if has_spread else min(max(float(math.floor(budget / prompt)), 1.0), most)
+    room = max(budget - decodes * price[VERIFY], 0.05 * budget)
+    finishing = decodes / gaps
+    load_tokens = finishing * prompt
+    rho = min(load_tokens / room, MAX_LOAD)
+    chunks = max(1.0, float(math.ceil(prompt / room)))
+    share = 1 - math.exp(-finishing * chunks)
+    if not has_spread:
+        share = min(1.0, finishing * chunks / cohort)
+    share = min(max(share, load_tokens / room), 1.0)
+    tokens = min(load_tokens / max(share, 1e-12), room)
+    prompts = max(tokens / prompt, 1 / chunks)
+    tokens = max(tokens, min(prompt / chunks, room))
+    plain = mean_step(price, batch, load, decodes, 0.0, 0.0)
+    mixed = mean_step(price, batch, load, decodes, tokens, prompts)
+    tau = (1 - share) * plain + share * mixed
+    queue = rho * chunks / (2 * (1 - rho)) if has_spread else 0.0
+    wait = tau if has_spread else plain
+    point[POINT_DECODES], point[POINT_TAU] = decodes, tau
+    point[POINT_PLAIN], point[POINT_MIXED] = plain, mixed
+    point[POINT_TTFT] = (wait if decodes > 1 else 0.0) + (
+        chunks + min(queue, most * chunks)
+    ) * mixed
+    point[POINT_DECODE_TIME] = (output - 1) * tau
+
+
+@compiled
+def settle_closed(price: Floats, batch: Floats, load: Floats, point: Floats) -> float:
+    """Fill `point` with the fixed point of a closed loop; return the decodes that saturate it."""
+    most = load[LOAD_MOST]
+    saturation: float = load[LOAD_BUDGET] / (
+        price[VERIFY] + load[LOAD_COMPUTED] / max(load[LOAD_OUTPUT] - 1, 1e-9)
+    )
+    evaluate(price, batch, load, 0.9 * most, point)
+    for _ in range(ROUNDS):
+        total = point[POINT_DECODE_TIME] + point[POINT_TTFT]
+        busy = most * point[POINT_DECODE_TIME] / total if total > 0 else 0.0
+        decodes = (point[POINT_DECODES] + max(min(busy, saturation), 1e-3)) / 2
+        evaluate(price, batch, load, decodes, point)
+    return saturation
+
+
+@compiled
+def settle_open(price: Floats, batch: Floats, load: Floats, rate: float, point: Floats) -> None:
+    """Fill `point` with the fixed point of an open loop that is served at its rate."""
+    most = load[LOAD_MOST]
+    decodes = 0.0
+    evaluate(price, batch, load, 1.0, point)
+    for _ in range(2 * ROUNDS):
+        decodes = (decodes + min(rate * point[POINT_DECODE_TIME], most)) / 2
+        evaluate(price, batch, load, max(decodes, 1e-3), point)
