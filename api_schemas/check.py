@@ -23,7 +23,7 @@ Day = Annotated[
         examples=["2026-12-31"],
     ),
 ]
-_LONGEST_FILE = 4_000_000
+_LONGEST_FILE = 2_000_000
 
 
 class CheckFile(Value, frozen=True, kw_only=True):

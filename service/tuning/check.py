@@ -68,7 +68,7 @@ def check(
             releases = [one.version for one in ours]
             corrected = fixed_file(file, list(zip(reading.engines, releases, strict=True)))
             fixed += [] if corrected is None else [corrected]
-    if not judged:
+    if not judged and not findings:
         findings.append(_nothing_found(request))
     findings += [finding for one in judged for finding in one.findings]
     return _report(request, in_order(findings), judged, fixed=fixed, today=today)

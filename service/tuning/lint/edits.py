@@ -11,7 +11,6 @@ from service.tuning.lint.text import Span
 _ITEM_LINE = re.compile(r"[ \t]*-[ \t]+")
 _LINE_REST = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
 _NEXT_COMMA = re.compile(r"\s*,[ \t]*\n?")
-_COMMA_BEFORE = re.compile(r"\s*,\s*\Z")
 
 
 class Edit(msgspec.Struct, frozen=True, order=True):
@@ -68,8 +67,7 @@ def remove_keyword(name: Span, value: Span, content: str) -> Edit:
         line_start = content.rfind("\n", 0, start) + 1
         is_own_line = not content[line_start:start].strip() and comma.group(0).endswith("\n")
         return Edit(line_start if is_own_line else start, comma.end(), "")
-    before = _COMMA_BEFORE.search(content, 0, start)
-    return Edit(start if before is None else before.start(), end, "")
+    return Edit(_comma_before(start, content), end, "")
 
 
 def _is_own_line(word: Word, content: str) -> bool:
@@ -85,8 +83,15 @@ def _remove_from_brackets(start: int, end: int, content: str) -> Edit:
     comma = _NEXT_COMMA.match(content, end)
     if comma is not None:
         return Edit(start, comma.end(), "")
-    before = _COMMA_BEFORE.search(content, 0, start)
-    return Edit(start if before is None else before.start(), end, "")
+    return Edit(_comma_before(start, content), end, "")
+
+
+def _comma_before(start: int, content: str) -> int:
+    """Return where the comma before a place begins, with its blanks; the place where none is."""
+    at = start
+    while at and content[at - 1].isspace():
+        at -= 1
+    return at - 1 if at and content[at - 1] == "," else start
 
 
 def _remove_lines(start: int, end: int, content: str) -> Edit:

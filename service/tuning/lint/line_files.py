@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from service.tuning.lint.found import FoundEngine, Reading, Variable
-from service.tuning.lint.limits import Unreadable
+from service.tuning.lint.limits import MAX_LINES, Unreadable
 from service.tuning.lint.nested import read_nested
 from service.tuning.lint.shell import read_shell
 from service.tuning.lint.shell_words import Splitter
@@ -13,17 +13,15 @@ from service.tuning.lint.text import SourceFile, Span, Text
 _VARIABLE = re.compile(r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)[ \t]*=(.*)$", re.MULTILINE)
 _EXEC = re.compile(r"^ExecStart[ \t]*=[ \t]*[-@:+!]*", re.MULTILINE)
 _UNIT_ENV = re.compile(r"^Environment[ \t]*=[ \t]*(.*)$", re.MULTILINE)
-_FENCE = re.compile(
-    r"^(?P<indent>[ \t]*)(?P<mark>```+|~~~+)[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)"
-    r"^[ \t]*(?P=mark)[ \t]*$",
-    re.MULTILINE | re.DOTALL,
-)
+_FENCE = re.compile(r"[ \t]*(?P<mark>```+|~~~+)[ \t]*(?P<language>[\w+-]*)[^\n]*")
 _SHELL_FENCES = frozenset({"", "bash", "sh", "shell", "console", "zsh", "shell-session"})
 _SPECIFIER = re.compile(r"%[a-zA-Z]")
 
 
 def read_env_file(file: SourceFile) -> Reading:
     """Return the variables of an environment file, without an engine's settings."""
+    if file.content.count("\n") > MAX_LINES:
+        raise Unreadable(f"it has more than {MAX_LINES:,} lines")
     found = [
         Variable(match.group(1), _unquoted(match.group(2)), Span(match.start(1), match.end(2)))
         for match in _VARIABLE.finditer(file.content)
@@ -36,6 +34,8 @@ def read_env_file(file: SourceFile) -> Reading:
 
 def read_systemd(file: SourceFile) -> Reading:
     """Return the engines that a unit starts, with its Environment lines."""
+    if file.content.count("\n") > MAX_LINES:
+        raise Unreadable(f"it has more than {MAX_LINES:,} lines")
     env = tuple(_unit_variables(file))
     engines: list[FoundEngine] = []
     for match in _EXEC.finditer(file.content):
@@ -50,9 +50,8 @@ def read_markdown(file: SourceFile, read_block: Callable[[SourceFile], Reading])
     `read_block` reads a block by the name it is given: block.yaml, block.py.
     """
     readings: list[Reading] = []
-    for match in _FENCE.finditer(file.content):
-        language = match.group("language").lower()
-        body = Text.at(file.content, 0).cut(match.start("body"), match.end("body"))
+    for language, start, end in _fences(file.content):
+        body = Text.at(file.content, 0).cut(start, end)
         if language in _SHELL_FENCES:
             readings.append(_block(body, "block.sh", lambda block: read_shell(block.text)))
         elif language in {"yaml", "yml", "python", "py", "json"}:
@@ -62,6 +61,20 @@ def read_markdown(file: SourceFile, read_block: Callable[[SourceFile], Reading])
         engines=tuple(engine for reading in readings for engine in reading.engines),
         remarks=tuple(remark for reading in readings for remark in reading.remarks),
     )
+
+
+def _fences(content: str) -> Iterator[tuple[str, int, int]]:
+    """Yield language, beginning and end of each fenced block; an unclosed one ends the search."""
+    mark, language, start, at = "", "", 0, 0
+    for line in content.split("\n"):
+        match = _FENCE.fullmatch(line.rstrip("\r"))
+        if match is not None and not mark:
+            mark, language = match.group("mark"), match.group("language").lower()
+            start = at + len(line) + 1
+        elif mark and line.strip() == mark:
+            yield language, start, at
+            mark = ""
+        at += len(line) + 1
 
 
 def _block(text: Text, name: str, read: Callable[[SourceFile], Reading]) -> Reading:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from service.tuning.lint.budget import within_budget
 from service.tuning.lint.found import Reading
 from service.tuning.lint.limits import Unreadable
 from service.tuning.lint.line_files import read_env_file, read_markdown, read_systemd
@@ -14,7 +15,9 @@ from service.tuning.lint.text import SourceFile
 _YAML = re.compile(r"\.(ya?ml|json)(\.(tmpl|tpl|gotmpl|j2|template))?$|\.tpl$")
 _ENV = re.compile(r"(^|[./])env$|\.env(\.\w+)?$")
 _UNIT = re.compile(r"^\[(Unit|Service|Container|Install)\]", re.MULTILINE)
-_LOOKS_LIKE_YAML = re.compile(r"\A(?:\s*(?:#.*)?\n)*(?:---|apiVersion:|kind:|services:|[\w-]+:\s)")
+_LOOKS_LIKE_YAML = re.compile(
+    r"\A(?:[ \t]*(?:#.*)?\n)*(?:---|apiVersion:|kind:|services:|[\w-]+:\s)"
+)
 _LOOKS_LIKE_PYTHON = re.compile(r"^(?:import|from)\s+\w", re.MULTILINE)
 
 
@@ -26,14 +29,14 @@ def read_file(path: str, content: str) -> Reading:
     """
     file = SourceFile(path, content)
     try:
-        return _read(file)
+        return within_budget(_read(file))
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
 
 
 def read_command(command: str) -> Reading:
     """Return the engines that a command starts; raises Unreadable beyond the limits."""
-    return read_shell(SourceFile("command", command).text)
+    return within_budget(read_shell(SourceFile("command", command).text))
 
 
 def _read(file: SourceFile) -> Reading:

@@ -11,6 +11,7 @@ import msgspec
 
 from service.tuning.lint.found import Word
 from service.tuning.lint.limits import MAX_LINE_CHARACTERS, MAX_WORDS, Unreadable
+from service.tuning.lint.template import expressions
 from service.tuning.lint.text import EMPTY, Span, Text, join
 
 _BLANKS = " \t\r"
@@ -21,6 +22,7 @@ _EXPANSION = re.compile(
     r"|(?P<plain>[A-Za-z_]\w*|[@*#?0-9]))"
 )
 _SUBSTITUTION = re.compile(r"\$\(|\$\{|`|\{\{")
+_EMPTY = re.compile(r"[ \t\r]+|\n[ \t\r\n]*")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w.|/-]*>(?=\s|$)|(?:\.\.\.|…)(?=\s|$)")
 """What documentation leaves to the reader: <model>, or three dots for more arguments."""
@@ -78,17 +80,12 @@ class Splitter:
         words: list[Word] = []
         while self._at < len(self._value):
             character = self._value[self._at]
-            if character in _BLANKS:
-                self._at += 1
-            elif self._value.startswith(("\\\n", "\\\r\n"), self._at):
-                self._at = self._value.index("\n", self._at) + 1
-            elif character == "#":
-                self._skip_line()
-            elif character in _ENDS:
-                if self._is_redirection():
-                    continue
-                yield words
-                words = []
+            if self._passes_over(character, is_between=not words):
+                continue
+            if character in _ENDS:
+                if words:
+                    yield words
+                    words = []
                 self._at += 1
                 if character == "\n":
                     self._skip_heredocs()
@@ -99,6 +96,23 @@ class Splitter:
             else:
                 words += self._word()
         yield words
+
+    def _passes_over(self, character: str, *, is_between: bool) -> bool:
+        """Pass over blanks, continued lines, comments, and empty lines between commands."""
+        if character in _BLANKS or (character == "\n" and is_between and not self._heredocs):
+            self._at = self._past_blanks()
+        elif self._value.startswith(("\\\n", "\\\r\n"), self._at):
+            self._at = self._value.index("\n", self._at) + 1
+        elif character == "#":
+            self._skip_line()
+        else:
+            return self._is_redirection()
+        return True
+
+    def _past_blanks(self) -> int:
+        """Return the place after blanks and empty lines, which end no command."""
+        match = _EMPTY.match(self._value, self._at)
+        return self._at + 1 if match is None else max(match.end(), self._at + 1)
 
     def _is_redirection(self) -> bool:
         """Pass over `&>file` and `>&2`, in which & ends nothing."""
@@ -312,8 +326,8 @@ def nesting_change(word: str) -> int:
 
 
 def _template_in(value: str) -> str | None:
-    match = re.search(r"\{\{.*?\}\}", value, re.DOTALL)
-    return match.group(0)[:80] if match is not None else None
+    found = next(expressions(value), None) if "{{" in value else None
+    return None if found is None else value[slice(*found)][:80]
 
 
 def _is_plain(word: str) -> bool:

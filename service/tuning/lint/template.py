@@ -1,12 +1,13 @@
 """Templates: what a renderer would fill in is masked, so that the rest of the file can be read."""
 
 import re
+from collections.abc import Iterator
 
 from service.tuning.lint.text import Text
 
 MASK = "\ue000"
 """A character that no configuration holds; it stands where a template's expression stands."""
-_EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_MARKS = {"{{": "}}", "{%": "%}"}
 _DIRECTIVE = re.compile(
     r"\{\{-?\s*(?:if|else|end|range|with|define|block)\b|\{%-?\s*(?:if|else|elif|for|set|macro)\b"
 )
@@ -26,14 +27,33 @@ def masked(content: str) -> str:
     """
     if "{{" not in content and "{%" not in content:
         return content
-    return _EXPRESSION.sub(lambda match: re.sub(r"[^\n]", MASK, match.group(0)), content)
+    parts: list[str] = []
+    at = 0
+    for start, end in expressions(content):
+        parts += [content[at:start], re.sub(r"[^\n]", MASK, content[start:end])]
+        at = end
+    return "".join([*parts, content[at:]])
+
+
+def expressions(content: str) -> Iterator[tuple[int, int]]:
+    """Yield where each template expression begins and ends; unclosed ones are none."""
+    at = 0
+    for match in re.finditer(r"\{[{%]", content):
+        if match.start() < at:
+            continue
+        closer = _MARKS[match.group(0)]
+        end = content.find(closer, match.end())
+        if end < 0:
+            return
+        at = end + len(closer)
+        yield match.start(), at
 
 
 def open_part(text: Text, content: str) -> str | None:
     """Return the expression or placeholder in a value; None when all of it is known."""
     if MASK in text.value:
-        place = text.value.index(MASK)
-        match = _EXPRESSION.match(content, text.offsets[place])
-        return match.group(0)[:80] if match is not None else "{{ }}"
+        start = text.offsets[text.value.index(MASK)]
+        end = content.find("}", start) + 2
+        return content[start : max(end, start + 2)][:80]
     match = _PLACEHOLDER.search(text.value)
     return match.group(0)[:80] if match is not None else None

@@ -103,3 +103,37 @@ def test_a_monstrous_line_is_refused() -> None:
     """Lines beyond the limit are not split."""
     with pytest.raises(Unreadable, match="longer"):
         engines("vllm serve m " + "x" * MAX_LINE_CHARACTERS)
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("a.sh", "vllm serve m " + " ".join(f"--zz{i}yx" for i in range(5000))),
+        ("a.sh", "vllm serve m --zz\n" * 600),
+        ("a.sh", "vllm serve m\n" * 2001),
+        ("a.py", "from vllm import LLM\nLLM(" + ",".join(f"a{i}=1" for i in range(3000)) + ")"),
+        ("a.env", "VLLM_A=1\n" * 20_001),
+        ("a.sh", "a " * 30_000),
+        ("a.yaml", "\n".join(f"k{i}: {i}" for i in range(60_000))),
+    ],
+)
+def test_more_than_any_real_file_is_refused_quickly(path: str, content: str) -> None:
+    """Too many engines, arguments, unknown names, lines, words or values end in a refusal."""
+    with pytest.raises(Unreadable, match="more than"):
+        engines(content, path)
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("a.yaml", "}}\n" + "{{" * 50_000),
+        ("a.md", "".join("`" * (3 + i % 50) + "x\n" for i in range(5000))),
+        ("-", "\n" * 100_000 + "x"),
+        ("a.sh", ("$(" * 60 + "\n") * 500),
+        ("a.sh", "vllm serve m '" + "{{" * 50_000),
+        ("a.yaml", 'a: "' + "\\n" * 50_000 + '"'),
+    ],
+)
+def test_text_made_to_be_slow_is_read_once(path: str, content: str) -> None:
+    """Unclosed marks of every kind are passed in one go, without searching again and again."""
+    assert len(engines(content, path)) <= 1
