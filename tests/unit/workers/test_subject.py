@@ -1,0 +1,132 @@
+"""What a validation measures on a node."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from api_schemas.recommendation import Recommendation, TuningRequest
+from api_schemas.validation import QueueChoice, ValidationPlan
+from api_schemas.worker import VllmEnvironment, WorkerDevice, WorkerNode
+from service.advice import as_recommendation
+from service.tuning.engine.versions import parse_version
+from service.tuning.models.catalogue import resolve_model
+from service.tuning.recommend import recommend
+from workers.subject import Subject, choose_environment, choose_subject
+from workers.tiny_model import CONFIG, write_tiny_model
+
+_CPU = WorkerDevice(name="cpu", uuid="CPU-x", memory_gib=16.0, free_gib=8.0)
+
+
+def _environment(version: str, *, is_cpu: bool = True) -> VllmEnvironment:
+    return VllmEnvironment(version=version, path=f"/{version}/vllm", is_cpu=is_cpu)
+
+
+def _recommendation(**changes: object) -> Recommendation:
+    body = {
+        "model": {"id": "tiny", "config": CONFIG},
+        "hardware": {"gpu": "cpu", "host_memory_gib": 2},
+        "workload": {
+            "prompt_tokens": 64,
+            "output_tokens": 64,
+            "arrivals": {"kind": "closed_loop", "max_concurrency": 8},
+        },
+        "engine": {"version": "0.32.0"},
+    } | changes
+    advice = recommend(msgspec.convert(body, TuningRequest))
+    return as_recommendation(advice, identifier="r1", created_at="", labels={})
+
+
+def _subject(
+    recommendation: Recommendation, *, version: str = "0.32.0", model_path: str | None = None
+) -> Subject:
+    node = WorkerNode(
+        node="n",
+        started_at="",
+        heartbeat_at="",
+        setpoint_version="0",
+        driver=None,
+        devices=[_CPU],
+        environments=[_environment(version)],
+        queues=[],
+    )
+    plan = ValidationPlan(mode="boot", model_path=model_path, queue=QueueChoice(gpu="cpu"))
+    return choose_subject(
+        recommendation, plan, node=node, devices=[_CPU], resolve_model=resolve_model
+    )
+
+
+def test_the_asked_release_wins_else_the_nearest() -> None:
+    """Of several installed ones the exact release is taken, or the one closest to it."""
+    installed = [_environment(v) for v in ("0.28.0", "0.31.1", "0.32.0")]
+    gpu_build = _environment("0.32.0", is_cpu=False)
+
+    def chosen(version: str) -> str:
+        wanted = parse_version(version)
+        return choose_environment([*installed, gpu_build], wanted=wanted, on_cpu=True).version
+
+    assert chosen("0.28.0") == "0.28.0"
+    assert chosen("0.33.0") == "0.32.0"
+    assert chosen("0.27.0") == "0.28.0"
+
+
+def test_a_gpu_build_is_no_use_on_a_cpu() -> None:
+    """Without an environment for the kind of device nothing can be measured."""
+    with pytest.raises(LookupError, match="SETPOINT_VLLM_ENVS"):
+        choose_environment(
+            [_environment("0.32.0", is_cpu=False)], wanted=parse_version("0.32.0"), on_cpu=True
+        )
+
+
+def test_what_is_as_asked_is_said_to_be(tmp_path: Path) -> None:
+    """Hardware, release and model that match may prove the recommendation."""
+    model_path = write_tiny_model(tmp_path)
+
+    subject = _subject(_recommendation(), model_path=str(model_path))
+
+    assert subject.as_asked is True
+    assert subject.notes == []
+    assert subject.model_path == str(model_path)
+
+
+def test_another_model_on_disk_is_noticed(tmp_path: Path) -> None:
+    """A folder with another config is measured, and cannot give a pass."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"num_hidden_layers": 4}))
+
+    subject = _subject(_recommendation(), model_path=str(tmp_path))
+
+    assert subject.as_asked is False
+    assert subject.model.config is not None
+    assert subject.model.config["num_hidden_layers"] == 4
+    assert any("model_path" in note for note in subject.notes)
+
+
+def test_another_release_and_other_hardware_are_noticed() -> None:
+    """Each difference is a note, and any of them forbids a pass."""
+    recommendation = _recommendation(hardware={"gpu": "L4"}, engine={"version": "0.33.0"})
+
+    subject = _subject(recommendation)
+
+    assert subject.as_asked is False
+    assert len(subject.notes) == 2
+    assert subject.hardware.gpu == "cpu"
+
+
+def test_a_pool_on_the_cpu_is_the_planned_one_as_far_as_memory_allows() -> None:
+    """The KV cache is what was predicted, never more than half of the free memory."""
+    recommendation = _recommendation()
+    subject = _subject(recommendation)
+    planned = recommendation.estimate.memory
+    assert planned is not None
+
+    launch = subject.launch(recommendation.config, predicted=recommendation.estimate)
+    crowded = msgspec.structs.replace(
+        subject, devices=[msgspec.structs.replace(_CPU, free_gib=0.5)]
+    )
+    tight = crowded.launch(recommendation.config, predicted=recommendation.estimate)
+
+    pool = launch.config.kv_cache_memory_bytes
+    assert pool is not None
+    assert pool == pytest.approx(planned.kv_cache_gib * 2**30, rel=0.01)
+    assert tight.config.kv_cache_memory_bytes == 2**28
