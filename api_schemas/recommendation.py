@@ -92,6 +92,16 @@ class Replicas(Response, frozen=True, kw_only=True):
     requests_per_s_each: float | None
 
 
+class AllCopies(Response, frozen=True, kw_only=True):
+    """What all copies of a configuration do together, where an estimate speaks of one."""
+
+    count: int
+    gpus: int
+    requests_per_s: float | None
+    output_tokens_per_s: float | None
+    kv_cache_tokens: int
+
+
 class ShortEstimate(Response, frozen=True, kw_only=True):
     """The figures of an alternative that decide between it and the recommendation."""
 
@@ -185,7 +195,9 @@ class Advice(Response, frozen=True, kw_only=True):
     replicas: Replicas
     decisions: list[Decision]
     estimate: Estimate
+    all_copies: AllCopies
     baseline: Estimate
+    baseline_all_copies: AllCopies
     alternatives: list[Alternative]
     compared: list[Compared]
     cost: Cost | None
@@ -210,7 +222,9 @@ class Recommendation(Response, frozen=True, kw_only=True):
     replicas: Replicas
     decisions: list[Decision]
     estimate: Estimate
+    all_copies: AllCopies
     baseline: Estimate
+    baseline_all_copies: AllCopies
     alternatives: list[Alternative]
     compared: list[Compared]
     cost: Cost | None

@@ -9,6 +9,7 @@ from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Estimate, Performance
 from api_schemas.explanation import Finding
 from api_schemas.recommendation import (
+    AllCopies,
     Alternative,
     Constraints,
     Cost,
@@ -155,6 +156,20 @@ def replicas_of(trial: Trial) -> Replicas:
     """Return the copies of a trial and what each of them serves."""
     return Replicas(
         count=trial.copies, gpus=trial.gpus, requests_per_s_each=trial.performance.requests_per_s
+    )
+
+
+def all_copies(estimate: Estimate, *, count: int, gpus: int) -> AllCopies:
+    """Return what this many copies of an estimated configuration do together."""
+    performance, memory = estimate.performance, estimate.memory
+    return AllCopies(
+        count=count,
+        gpus=gpus,
+        requests_per_s=None if performance is None else performance.requests_per_s * count,
+        output_tokens_per_s=None
+        if performance is None
+        else performance.output_tokens_per_s * count,
+        kv_cache_tokens=0 if memory is None else memory.kv_cache_tokens * count,
     )
 
 

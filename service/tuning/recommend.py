@@ -16,6 +16,7 @@ from service.tuning.advice_core import (
     core_that_is_too_long,
 )
 from service.tuning.advice_parts import (
+    all_copies,
     baseline_estimate,
     understood,
 )
@@ -123,6 +124,8 @@ def _advice(
     request: TuningRequest, problem: Problem, core: Core, notes: tuple[Finding, ...]
 ) -> Advice:
     findings = [*core.findings, *notes]
+    baseline = baseline_of(problem)
+    defaults = baseline_estimate(problem, baseline)
     return Advice(
         request=understood(request, problem),
         feasible=core.feasible,
@@ -133,7 +136,13 @@ def _advice(
         replicas=core.replicas,
         decisions=core.decisions,
         estimate=core.estimate,
-        baseline=baseline_estimate(problem, baseline_of(problem)),
+        all_copies=all_copies(core.estimate, count=core.replicas.count, gpus=core.replicas.gpus),
+        baseline=defaults,
+        baseline_all_copies=all_copies(
+            defaults,
+            count=baseline.copies,
+            gpus=baseline.copies * (baseline.effective.tensor_parallel_size or 1),
+        ),
         alternatives=core.alternatives,
         compared=core.compared,
         cost=core.cost,

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { LatencyChart, MemoryBar, type Point, PointPlot, VERDICTS } from "./charts";
 import { arrivals, count, duration, figure, gib, lengths, METRICS, NONE, percent, value, words } from "./format";
 import { Card, Findings, Pill } from "./parts";
-import type { Alternative, Candidate, Config, Estimate, LatencyName, Outcome, Recommendation } from "./types";
+import type { AllCopies, Alternative, Candidate, Config, Estimate, LatencyName, Outcome, Recommendation } from "./types";
 
 const LATENCIES: LatencyName[] = ["ttft", "tpot", "itl", "e2el"];
 
@@ -340,6 +340,13 @@ function Understood({ record }: { record: Recommendation }) {
   );
 }
 
+function sharing({ all_copies: all, baseline_all_copies: others }: Recommendation): string {
+  const copies = (item: AllCopies) =>
+    `${item.count === 1 ? "one copy" : `${item.count} copies`} on ${item.gpus} GPU${item.gpus === 1 ? "" : "s"}`;
+  if (!all || !others || (all.count === 1 && others.count === 1)) return "The same load on each.";
+  return `One copy of each under its share of the load: recommended ${copies(all)}, defaults ${copies(others)}.`;
+}
+
 export function OverviewTab({ record, onTry }: OverviewProps) {
   const hasFigures = record.estimate.performance !== null;
   return (
@@ -350,7 +357,7 @@ export function OverviewTab({ record, onTry }: OverviewProps) {
         {hasFigures && <Understood record={record} />}
       </div>
       {hasFigures ? (
-        <Card title="Recommended against vLLM's defaults" note="The same load on one copy of each.">
+        <Card title="Recommended against vLLM's defaults" note={sharing(record)}>
           <FigureTable columns={[["Recommended", record.estimate], ["vLLM's defaults", record.baseline]]} />
         </Card>
       ) : (

@@ -10,7 +10,7 @@ import { ProofTab } from "./proof";
 import { SettingsTab } from "./settings";
 import { WatchTab } from "./watch";
 import { WhatIfTab } from "./whatif";
-import type { Config, Estimate, Recommendation } from "./types";
+import type { AllCopies, Config, Estimate, Recommendation } from "./types";
 
 export function verdictOf(record: Pick<Recommendation, "feasible" | "estimate">): [Tone, string] {
   if (!record.feasible) return ["bad", "Cannot be met"];
@@ -42,23 +42,36 @@ function latencyOf(estimate: Estimate, metric: "ttft_ms" | "tpot_ms"): string {
 }
 
 function Kpis({ record }: { record: Recommendation }) {
-  const { estimate, baseline, replicas } = record;
-  const each = replicas.count > 1 ? ", one copy" : "";
+  const { estimate, baseline, replicas, all_copies: all, baseline_all_copies: others } = record;
   const pair = (read: (item: Estimate) => string) => ({
     value: read(estimate),
     before: baseline.fits ? read(baseline) : "do not start",
   });
+  const sum = (write: (value: number | null | undefined) => string, key: keyof AllCopies) => ({
+    value: write(all?.[key]),
+    before: baseline.fits ? write(others?.[key]) : "do not start",
+  });
+  const copies = `${replicas.count} on ${replicas.gpus} GPU${replicas.gpus === 1 ? "" : "s"}`;
   return (
     <dl class="kpis">
       <Kpi name="First token, p95" {...pair((item) => latencyOf(item, "ttft_ms"))} />
       <Kpi name="Per token, p95" {...pair((item) => latencyOf(item, "tpot_ms"))} />
-      <Kpi name={`Output tokens/s${each}`} {...pair((item) => figure(item.performance?.output_tokens_per_s))} />
-      <Kpi name={`Requests/s${each}`} {...pair((item) => figure(item.performance?.requests_per_s))} />
-      <Kpi name={`KV cache tokens${each}`} {...pair((item) => count(item.memory?.kv_cache_tokens))} />
+      <Kpi name="Output tokens/s" {...sum(figure, "output_tokens_per_s")} />
+      <Kpi name="Requests/s" {...sum(figure, "requests_per_s")} />
+      <Kpi name="KV cache tokens" {...sum(count, "kv_cache_tokens")} />
       {record.cost ? (
-        <Kpi name="Cost per million tokens" value={figure(record.cost.per_million_output_tokens)} note={`${figure(record.cost.per_hour)} per hour`} />
+        <Kpi
+          name="Cost per million tokens"
+          value={figure(record.cost.per_million_output_tokens)}
+          note={`${figure(record.cost.per_hour)} per hour, copies: ${copies}`}
+        />
       ) : (
-        <Kpi name="Copies" value={String(replicas.count)} unit={`on ${replicas.gpus} GPU${replicas.gpus === 1 ? "" : "s"}`} note={replicas.count > 1 ? "behind a load balancer" : ""} />
+        <Kpi
+          name="Copies"
+          value={String(replicas.count)}
+          unit={`on ${replicas.gpus} GPU${replicas.gpus === 1 ? "" : "s"}`}
+          before={others && baseline.fits ? `${others.count} on ${others.gpus}` : undefined}
+        />
       )}
     </dl>
   );

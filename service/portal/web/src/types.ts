@@ -166,6 +166,14 @@ export interface Replicas {
   requests_per_s_each: number | null;
 }
 
+export interface AllCopies {
+  count: number;
+  gpus: number;
+  requests_per_s: number | null;
+  output_tokens_per_s: number | null;
+  kv_cache_tokens: number;
+}
+
 export interface ShortEstimate {
   kv_cache_tokens: number;
   max_concurrency: number;
@@ -224,6 +232,9 @@ export interface Recommendation {
   decisions: Decision[];
   estimate: Estimate;
   baseline: Estimate;
+  /** Absent in records of early versions. */
+  all_copies?: AllCopies;
+  baseline_all_copies?: AllCopies;
   alternatives: Alternative[];
   compared?: Candidate[];
   cost: { per_million_output_tokens: number | null; per_hour: number } | null;

@@ -63,3 +63,16 @@ def test_compared_layouts_have_names_of_their_own(advice: Advice) -> None:
 def test_nothing_is_compared_when_nothing_fits() -> None:
     """A model that fits in no way has nothing to choose from."""
     assert _advice("meta-llama/Llama-3.1-70B-Instruct", 1).compared == []
+
+
+def test_all_copies_do_what_one_does_times_their_number() -> None:
+    """The figures of all copies are those of one, as often as it runs, on the GPUs they fill."""
+    advice = _advice("openai/gpt-oss-20b", 8)
+
+    together, one = advice.all_copies, advice.estimate
+    assert one.performance is not None
+    assert one.memory is not None
+    assert (together.count, together.gpus) == (advice.replicas.count, advice.replicas.gpus)
+    assert together.output_tokens_per_s == one.performance.output_tokens_per_s * together.count
+    assert together.kv_cache_tokens == one.memory.kv_cache_tokens * together.count
+    assert advice.baseline_all_copies.gpus <= 8
