@@ -18,6 +18,7 @@ from service.access import ANONYMOUS
 from service.api.access import Authenticator, caller_in
 from service.api.audit import record_request
 from service.api.context import Context, utc_now
+from service.api.cors import origins_of
 from service.api.edge import Edge
 from service.api.guards import GUARDS
 from service.api.metrics import Metrics
@@ -84,6 +85,7 @@ def create_app(
         metrics=context.metrics,
         record=partial(record_request, context),
         max_concurrent_requests=settings.max_concurrent_requests,
+        cors_origins=origins_of(settings.cors_origins),
     )
     return app
 

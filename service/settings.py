@@ -86,6 +86,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "any address but loopback it is always so."
         ),
     ] = False
+    cors_origins: Annotated[
+        str,
+        Meta(
+            pattern=r"^(https?://[^\s,/*]+(, ?https?://[^\s,/*]+)*)?$",
+            description="Origins whose pages may call, such as https://portal.example.org, "
+            "separated by commas.",
+        ),
+    ] = ""
     requests_per_minute: Annotated[
         int,
         Meta(ge=0, le=10_000_000, description="Requests of one API key in a minute; 0: no limit."),

@@ -46,9 +46,14 @@ def start_study(
 ) -> Study:
     """Store a study, then hand it to the workers; a crash in between is healed by them.
 
+    One that an earlier try of the same request made is returned as it is.
+
     Raises:
         StoreUnavailable: It is not known to be stored.
     """
+    made = store.find(identifier)
+    if made is not None:
+        return made
     study = Study(
         id=identifier,
         created_at=timestamp(at),

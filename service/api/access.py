@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from litestar.connection import ASGIConnection
+from litestar.datastructures import Headers
 from litestar.handlers import BaseRouteHandler
 
 from api_schemas.access import ApiKey, Scope
 from api_schemas.problem import FieldError
 from service.access import ANONYMOUS, Caller, caller_of, identifier_of, is_loopback, refusal_of
+from service.api.cors import origins_of
 from service.api.limits import meter_request
 from service.api.problems import Refusal
 from service.settings import Settings
@@ -62,11 +65,6 @@ REQUIRED_SCOPES: Mapping[str, Scope | None] = {
     "createStudy": "validate",
     "listStudies": "read",
     "getStudy": "read",
-    "followStudy": "read",
-    "cancelStudy": "validate",
-    "createStudy": "validate",
-    "listStudies": "read",
-    "getStudy": "read",
     "cancelStudy": "validate",
     "createApiKey": "admin",
     "listApiKeys": "admin",
@@ -108,8 +106,8 @@ async def authorize(connection: _Connection, handler: BaseRouteHandler) -> None:
         return
     context = connection.app.state.context
     caller = await context.authenticator.identify(
-        connection.headers.getall("authorization", []),
-        client_host=connection.client.host if connection.client else None,
+        connection.headers,
+        client_host=connection.client.host if connection.client else "",
         needs_store=_operation(handler) not in _SHIPPED,
     )
     state = connection.scope["state"]
@@ -167,6 +165,7 @@ class Authenticator:
     ) -> None:
         self._store = store
         self._always_required = settings.require_keys or not is_loopback(settings.host)
+        self._origins = origins_of(settings.cors_origins)
         self._now = now
         self._monotonic = monotonic
         self._known: dict[bytes, tuple[ApiKey, float]] = {}
@@ -174,18 +173,18 @@ class Authenticator:
         self._any_made: tuple[bool, float] | None = None
 
     async def identify(
-        self, authorization: list[str], *, client_host: str | None, needs_store: bool = True
+        self, headers: Headers, *, client_host: str, needs_store: bool = True
     ) -> Caller:
-        """Return the caller of these Authorization headers.
+        """Return the caller of a request with these headers, from this address.
 
         Raises:
             Refusal: A key is needed and none, or an invalid one, was given.
             StoreUnavailable: It cannot be told.
         """
         if not await self._is_key_required(needs_store=needs_store):
-            _refuse_strangers(client_host)
+            _refuse_strangers(headers, client_host=client_host, origins=self._origins)
             return ANONYMOUS
-        secret = _bearer(authorization)
+        secret = _bearer(headers.getall("authorization", []))
         key = await self._find(secret)
         if key is None:
             raise _unauthorized("The API key is not known.", invalid=True)
@@ -258,14 +257,34 @@ def _unauthorized(detail: str, *, invalid: bool) -> Refusal:
     return Refusal("unauthorized", detail, WWW_Authenticate=challenge)
 
 
-def _refuse_strangers(client_host: str | None) -> None:
-    """Refuse other machines as long as there are no keys, whatever server listens for us."""
-    try:
-        ipaddress.ip_address(client_host or "")
-    except ValueError:
+def _refuse_strangers(headers: Headers, *, client_host: str, origins: frozenset[str]) -> None:
+    """Refuse whatever does not come from this machine's own user, as long as there are no keys.
+
+    That is another machine, whatever server listens for us; a name that is not of this machine, as
+    a proxy or a rebound DNS name would send; and a page of another origin in the user's browser.
+    """
+    if not _is_address(client_host):
         return  # a Unix socket, or a test
-    if not is_loopback(client_host or ""):
+    named = [headers.get("host", ""), *headers.getall("origin", [])]
+    foreign = [name for name in named if name not in origins and not is_loopback(_host_in(name))]
+    if not is_loopback(client_host) or foreign:
         raise _unauthorized(
             "Without keys only this machine is served; make one with `setpoint keys create`.",
             invalid=False,
         )
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _host_in(text: str) -> str:
+    """Return the host of a Host or Origin header; empty when there is none."""
+    try:
+        return urlsplit(text if "//" in text else f"//{text}").hostname or ""
+    except ValueError:
+        return ""

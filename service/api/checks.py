@@ -10,6 +10,7 @@ from api_schemas.check import CheckFile, CheckReport, CheckRequest
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
 from service.api.describe import JSON, MARKDOWN, Answer, Body, describe
+from service.api.entity_tags import unless_current
 from service.api.negotiation import choose_media_type
 from service.reports.junit import render_junit
 from service.reports.markdown import render_markdown
@@ -65,9 +66,10 @@ def _calibrations(asked: CheckRequest, context: Context) -> Calibrations:
             "The verdict with findings and their places; as SARIF, JUnit XML or Markdown too.",
             media_types=_OFFERED,
             kind=CheckReport,
-            headers=("Vary",),
+            headers=("ETag", "Vary"),
             example=_answer,
         ),
+        Answer(304, "The caller's copy is current.", media_types=(), headers=("ETag",)),
         body=Body(
             CheckRequest,
             "Files, a command or a configuration; hardware and model where memory shall be judged.",
@@ -82,6 +84,7 @@ def _calibrations(asked: CheckRequest, context: Context) -> Calibrations:
             "unsupported-architecture",
             "store-unavailable",
         ),
+        request_headers=("If-None-Match",),
     ),
 )
 def create_check(
@@ -106,4 +109,4 @@ def create_check(
     media_type = choose_media_type(accept, _OFFERED) or JSON
     render = _RENDERERS.get(media_type)
     content = encode(report) if render is None else render(report).encode()
-    return Response(content, media_type=media_type, headers={"Vary": "Accept"})
+    return unless_current(request, content, media_type=media_type, Vary="Accept")

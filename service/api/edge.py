@@ -15,6 +15,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.access import caller_in
+from service.api.cors import cors_headers
 from service.api.limits import HEADERS
 from service.api.metrics import Metrics
 from service.api.problems import PROBLEM_MEDIA_TYPE, encode_problem
@@ -51,11 +52,18 @@ class Edge:
     """An ASGI application around another one."""
 
     def __init__(
-        self, app: ASGIApp, *, metrics: Metrics, record: Record, max_concurrent_requests: int
+        self,
+        app: ASGIApp,
+        *,
+        metrics: Metrics,
+        record: Record,
+        max_concurrent_requests: int,
+        cors_origins: frozenset[str] = frozenset(),
     ) -> None:
         self._app = app
         self._metrics = metrics
         self._record = record
+        self._cors_origins = cors_origins
         self._limit = max_concurrent_requests
         self._in_flight = 0
 
@@ -67,6 +75,7 @@ class Edge:
         # A plain dictionary from here on: the framework's types do not allow a changed method.
         request: dict[str, Any] = dict(scope)
         identifier = _take_request_id(request)
+        request["state"][HEADERS] = cors_headers(request, self._cors_origins)
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=identifier)
         answer = _Answer(send, state=request["state"], without_body=request["method"] == "HEAD")
@@ -138,7 +147,7 @@ class _Answer:
             self.location = present[b"location"].decode("latin-1")
         request_id = self._state["request_id"].encode()
         ours = [*_SECURITY_HEADERS, _PRIVATE, (b"x-request-id", request_id)]
-        ours += self._state.get(HEADERS, [])
+        ours += self._state[HEADERS]
         return headers + [header for header in ours if header[0] not in present]
 
 

@@ -41,7 +41,7 @@ async def meter_request(
     except StoreUnavailable:
         context.metrics.count_unmetered(budget.name)
         return
-    state[HEADERS] = fields_of(budget, take)
+    state.setdefault(HEADERS, []).extend(fields_of(budget, take))
     if not take.granted:
         context.metrics.count_limited(budget.name)
         raise _used_up(budget, take)

@@ -14,9 +14,9 @@ from litestar.params import PathParameter
 from api_schemas.system import ServiceIndex
 from service.api.bodies import encode
 from service.api.describe import JSON, Answer, describe
+from service.api.entity_tags import entity_tag, is_current
 from service.api.negotiation import choose_media_type
 from service.api.problems import not_found
-from service.api.recommendations import entity_tag, is_current
 from service.tuning.provenance import setpoint_version
 
 HTML = "text/html"

@@ -1,6 +1,5 @@
 """Advice: `POST /recommendations`, and what was stored of it."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -25,6 +24,7 @@ from service.api.access import require
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
 from service.api.describe import JSON, MARKDOWN, Answer, Body, describe
+from service.api.entity_tags import entity_tag, is_current
 from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
 from service.api.limits import reserve_gpu_minutes
 from service.api.negotiation import choose_media_type
@@ -359,14 +359,3 @@ def _link(query: Mapping[str, Any], following: str | None) -> dict[str, str]:
     kept = {name: value for name, value in query.items() if value is not None}
     address = "/recommendations?" + urlencode({**kept, "cursor": following}, doseq=True)
     return {"Link": f'<{address}>; rel="next"'}
-
-
-def entity_tag(content: bytes) -> str:
-    """Return the strong entity tag of these bytes."""
-    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-
-
-def is_current(etag: str, if_none_match: list[str]) -> bool:
-    """Tell whether an If-None-Match header names this tag (weak comparison, RFC 9110)."""
-    tags = [tag.strip().removeprefix("W/") for line in if_none_match for tag in line.split(",")]
-    return "*" in tags or etag in tags

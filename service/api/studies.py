@@ -14,6 +14,7 @@ from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
 from service.api.describe import JSON, Answer, Body, describe
 from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
+from service.api.limits import reserve_gpu_minutes
 from service.api.paging import next_link, position_of
 from service.api.problems import Refusal, not_found
 from service.api.proof import check_plan
@@ -165,14 +166,16 @@ def _create(context: Context, request: StudyRequest, making: Making) -> Response
     proven = msgspec.json.decode(stored.body, type=_Proven)
     check_space(request.space, version=parse_version(proven.request.engine.version))
     gpu = proven.request.hardware.gpu
-    check_plan(context, plan_of(request), gpu=gpu, config=proven.config)
+    plan = plan_of(request)
+    check_plan(context, plan, gpu=gpu, config=proven.config)
+    reserve_gpu_minutes(context, plan, config=proven.config)
     study = start_study(
         context.store,
         context.studies,
         request,
         identifier=making.identifier("study"),
         gpu=gpu,
-        at=context.now(),
+        at=making.attempt.started_at,
     )
     headers = {"Location": _address(study.id), "Retry-After": RETRY_AFTER_S}
     return Response(encode(study), status_code=202, media_type=JSON, headers=headers)

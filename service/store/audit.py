@@ -29,6 +29,8 @@ class AuditTrail:
 
     def newest(self, *, tenant: str, limit: int, before: str | None = None) -> list[AuditEvent]:
         """Return up to `limit` events, the newest first, older than the id `before`."""
+        if before is not None and not before.strip("0-"):
+            return []  # nothing is older than the smallest id, and the store refuses the question
         latest = f"({before}" if before else "+"
         with reaching_the_store():
             found: Any = self._client.xrevrange(

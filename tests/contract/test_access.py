@@ -159,6 +159,7 @@ def test_the_trail_is_paged_newest_first(client: redis.Redis) -> None:
     rest = trail.newest(tenant="a", limit=2, before=first[-1].id)
 
     assert [event.target for event in first + rest] == ["2", "1", "0"]
+    assert trail.newest(tenant="a", limit=2, before="0-0") == []
     assert trail.newest(tenant="b", limit=2) == []
 
 

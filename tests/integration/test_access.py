@@ -21,7 +21,7 @@ from service.api.examples import bench_report_request, tuning_request, validatio
 from service.api.metrics import Metrics
 from service.api.routes import _HANDLERS
 from service.app import create_app
-from service.settings import Settings
+from service.settings import InvalidSettings, Settings, read_settings
 from service.store.api_keys import ApiKeyStore
 from service.store.client import connect
 from tests.integration.conftest import Client
@@ -51,7 +51,7 @@ def make_key(store_client: redis.Redis) -> MakeKey:
 
 
 @contextmanager
-def _app(client: redis.Redis, **settings: int) -> Iterator[Client]:
+def _app(client: redis.Redis, **settings: int | str) -> Iterator[Client]:
     with TestClient(
         create_app(msgspec.convert({"warm_up": False, **settings}, Settings), client)
     ) as api:
@@ -136,16 +136,23 @@ def test_without_keys_this_machine_is_served(api: Client) -> None:
 
 
 def test_without_keys_other_machines_are_not_served(store_client: redis.Redis) -> None:
-    """Whatever server listens for us: a foreign address needs a key."""
+    """Foreign addresses, names and pages need a key, whatever server listens for us."""
     app = create_app(Settings(warm_up=False), store_client)
 
-    async def ask(path: str) -> int:
-        foreign = httpx.ASGITransport(app, client=("192.0.2.7", 1234))
-        async with httpx.AsyncClient(transport=foreign, base_url="http://here") as stranger:
-            return (await stranger.get(path)).status_code
+    def ask(path: str, *, client: str = "127.0.0.1", **headers: str) -> int:
+        async def send() -> int:
+            here = httpx.ASGITransport(app, client=(client, 1234))
+            async with httpx.AsyncClient(transport=here, base_url="http://127.0.0.1:8000") as web:
+                return (await web.get(path, headers=headers)).status_code
 
-    assert asyncio.run(ask("/gpus")) == 401
-    assert asyncio.run(ask("/livez")) == 200
+        return asyncio.run(send())
+
+    assert ask("/gpus") == ask("/gpus", host="localhost:8000", origin="http://[::1]:80") == 200
+    assert ask("/livez", client="192.0.2.7") == 200
+    assert ask("/gpus", client="192.0.2.7") == 401
+    assert ask("/gpus", host="setpoint.example.org") == 401
+    for origin in ("https://evil.example.org", "null", "http://[", "http://localhost.evil.org"):
+        assert ask("/gpus", origin=origin) == 401
 
 
 def test_the_first_key_closes_the_service(api: Client, make_key: MakeKey) -> None:
@@ -296,3 +303,31 @@ def test_requests_pass_uncounted_while_the_store_is_away(
     assert isinstance(context.metrics, Metrics)
     assert b'setpoint_rate_limit_unchecked_total{budget="requests"} 1.0' in context.metrics.expose()
     assert (closed.status_code, closed.json()["code"]) == (503, "store-unavailable")
+
+
+def test_pages_of_listed_origins_may_call(store_client: redis.Redis) -> None:
+    """Listed origins are let in by name, preflights too; all others get no such header."""
+    good, other = "https://portal.example.org", "https://portal.example.org.evil"
+    asked = {"Access-Control-Request-Method": "POST"}
+    with _app(store_client, cors_origins=f"{good},http://localhost:3000") as api:
+        answer = api.get("/gpus", headers={"Origin": good})
+        preflight = api.options("/recommendations", headers={"Origin": good, **asked})
+        refused = api.options("/recommendations", headers={"Origin": other, **asked})
+        plain = api.get("/gpus")
+
+    assert answer.headers["access-control-allow-origin"] == good
+    assert "etag" in answer.headers["access-control-expose-headers"].lower()
+    assert preflight.status_code == 204
+    assert preflight.headers["access-control-allow-origin"] == good
+    assert "idempotency-key" in preflight.headers["access-control-allow-headers"].lower()
+    assert "access-control-allow-credentials" not in preflight.headers
+    for blocked in (refused, plain):
+        assert "access-control-allow-origin" not in blocked.headers
+        assert "origin" in blocked.headers["vary"].lower()
+
+
+@pytest.mark.parametrize("origins", ["*", "https://*.example.org", "example.org", "https://a/b"])
+def test_wildcards_are_no_origins(origins: str) -> None:
+    """The list names origins exactly."""
+    with pytest.raises(InvalidSettings, match="SETPOINT_CORS_ORIGINS"):
+        read_settings({"SETPOINT_CORS_ORIGINS": origins})

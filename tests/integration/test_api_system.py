@@ -108,7 +108,7 @@ def test_one_request_too_many_is_told_to_wait(
 
     async def run() -> tuple[httpx.Response, ...]:
         transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             slow = asyncio.create_task(client.get("/openapi.json"))
             await asyncio.to_thread(entered.wait, 10)
             refused, alive = await client.get("/gpus"), await client.get("/livez")

@@ -3,6 +3,7 @@
 import json
 import signal
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,8 +12,14 @@ import httpx
 import pytest
 import redis
 
+from api_schemas.check import CheckRequest
 from service.api.bodies import encode
-from service.api.examples import bench_report_request, tuning_request, validation_plan
+from service.api.examples import (
+    bench_report_request,
+    estimate_request,
+    tuning_request,
+    validation_plan,
+)
 from service.embedded import EmbeddedStore
 from service.store.client import connect
 from service.store.idempotency import IdempotencyStore
@@ -159,3 +166,25 @@ def _post_until_answered(base_url: str) -> httpx.Response:
             if answer.status_code not in (409, 429):
                 return answer
     pytest.fail("the first request did not end")
+
+
+def check_request() -> CheckRequest:
+    return CheckRequest(command="vllm serve Qwen/Qwen3-8B --swap-space 4")
+
+
+@pytest.mark.parametrize(
+    ("path", "make"), [("/estimates", estimate_request), ("/checks", check_request)]
+)
+def test_a_pure_answer_is_not_sent_twice(
+    api: Client, path: str, make: Callable[[], object]
+) -> None:
+    """The same question has the same tag, and a caller who holds the answer gets none."""
+    body = encode(make())
+    first = api.post(path, content=body)
+    held = api.post(path, content=body, headers={"If-None-Match": first.headers["etag"]})
+    other = api.post(path, content=body, headers={"If-None-Match": '"0"'})
+
+    assert (first.status_code, held.status_code, other.status_code) == (200, 304, 200)
+    assert held.content == b""
+    assert held.headers["etag"] == first.headers["etag"] == other.headers["etag"]
+    assert not first.headers["etag"].startswith("W/")

@@ -4,16 +4,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
+from api_schemas.access import Scope
 from api_schemas.engine import EngineConfig
 from api_schemas.recommendation import Recommendation
+from service.embedded import store_url
 from service.problems import PROBLEMS
+from service.store.api_keys import ApiKeyStore
+from service.store.client import connect
 from tests.integration.conftest import Client
 from tests.integration.service_process import ServiceProcess
 
@@ -21,11 +27,19 @@ _METHODS = ("get", "put", "post", "delete", "patch")
 _LIMIT_S = 300
 _STREAMS = frozenset({"followValidation"})
 """Answers that end when the caller has seen enough."""
+_OWN_KEY = frozenset({"revokeApiKey", "rotateApiKey"})
+"""An administrator who tries everything would end the own key."""
+_STRICT = {
+    "LOG_LEVEL": "warning",
+    "REQUIRE_KEYS": "true",
+    "REQUESTS_PER_MINUTE": "0",
+    "GPU_MINUTES_PER_DAY": "0",
+}
 _CONFIGURATION = """
 [checks.positive_data_acceptance]
 # Well-formed requests may still name what nobody knows (422) or contradict themselves (400).
-# No worker runs here (409).
-expected-statuses = ["2xx", 304, 400, 404, 406, 409, 422]
+# No worker runs here (409), and not every key may do everything (401, 403).
+expected-statuses = ["2xx", 304, 400, 401, 403, 404, 406, 409, 422]
 
 [[operations]]
 include-operation-id = "followValidation"
@@ -222,31 +236,92 @@ def test_the_service_keeps_the_document(
     Schemathesis tries examples, every constraint, random and stateful runs, with methods and
     headers that the document does not have.
     """
-    configuration = tmp_path / "schemathesis.toml"
-    configuration.write_text(_CONFIGURATION)
-    with ServiceProcess(tmp_path / "data", LOG_LEVEL="warning") as service:
+    with ServiceProcess(tmp_path / "data", **_STRICT) as service:
+        admin = _key(tmp_path / "data", "admin")
         document = service.client.get("/openapi.json").json()
         chosen = [
-            f"--include-operation-id={operation['operationId']}"
+            operation["operationId"]
             for _, operation in _operations(document)
             if _takes_settings(operation, document) == takes_settings
-            and operation["operationId"] not in _STREAMS
+            and operation["operationId"] not in _STREAMS | _OWN_KEY
         ]
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "schemathesis.cli"),
-                *("--config-file", str(configuration)),
-                *("run", f"{service.base_url}/openapi.json", *chosen),
-                *("--seed", "20260102", "--max-examples", str(max_examples)),
-                *("--phases", phases, "--checks", "all", "--request-timeout", "60"),
-                *("--no-color", "--continue-on-failure", "--warnings", "off"),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            timeout=_LIMIT_S,
-            env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path)},  # noqa: TID251
+        done = _explore(
+            service,
+            chosen,
+            folder=tmp_path,
+            secret=admin,
+            max_examples=max_examples,
+            phases=phases,
         )
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scope", [None, "read"])
+def test_strangers_and_narrow_keys_are_answered_by_the_document(
+    tmp_path: Path, scope: str | None
+) -> None:
+    """Without a key, or with one that allows little, every answer is still in the document."""
+    with ServiceProcess(tmp_path / "data", **_STRICT) as service:
+        secret = scope and _key(tmp_path / "data", scope)
+        document = service.client.get("/openapi.json").json()
+        chosen = [
+            operation["operationId"]
+            for _, operation in _operations(document)
+            if operation["operationId"] not in _STREAMS and not _takes_settings(operation, document)
+        ]
+        done = _explore(
+            service,
+            chosen,
+            folder=tmp_path,
+            secret=secret,
+            max_examples=3,
+            phases="examples,fuzzing",
+        )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _key(data_dir: Path, scope: str) -> str:
+    """Return a key of a running service."""
+    with connect(store_url(str(data_dir)), timeout_s=5.0) as client:
+        made = ApiKeyStore(client).create(
+            name="test",
+            tenant="team-a",
+            scopes=msgspec.convert([scope], list[Scope]),
+            created_by="test",
+            at=datetime.now(UTC),
+        )
+    return made[1].text
+
+
+def _explore(
+    service: ServiceProcess,
+    operation_ids: list[str],
+    *,
+    folder: Path,
+    secret: str | None,
+    max_examples: int,
+    phases: str,
+) -> subprocess.CompletedProcess[str]:
+    configuration = folder / "schemathesis.toml"
+    configuration.write_text(_CONFIGURATION)
+    chosen = [f"--include-operation-id={name}" for name in operation_ids]
+    key = ["--header", f"Authorization: Bearer {secret}"] if secret else []
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli"),
+            *("--config-file", str(configuration)),
+            *("run", f"{service.base_url}/openapi.json", *chosen, *key),
+            *("--seed", "20260102", "--max-examples", str(max_examples)),
+            *("--phases", phases, "--checks", "all", "--request-timeout", "60"),
+            *("--no-color", "--continue-on-failure", "--warnings", "off"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=_LIMIT_S,
+        env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(folder)},  # noqa: TID251
+    )
