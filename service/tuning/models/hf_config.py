@@ -13,7 +13,12 @@ from service.tuning.models.readers.attention import head_dim
 from service.tuning.models.readers.family import Family, Layer
 from service.tuning.models.readers.fields import ConfigFields
 from service.tuning.models.readers.hybrid import hidden_size
-from service.tuning.models.readers.positions import Reach, read_reach, rope_caches
+from service.tuning.models.readers.positions import (
+    Reach,
+    read_reach,
+    rope_caches,
+    without_positions,
+)
 from service.tuning.models.readers.text_defaults import with_text_defaults
 from service.tuning.models.readers.vision import read_tower
 from service.tuning.models.spec import (
@@ -56,6 +61,8 @@ def read_config(
     groups, order = _grouped(layers)
     model_type = text.text("model_type") or top.text("model_type") or ""
     reach = read_reach(text, model_type=model_type)
+    if not any(isinstance(g.mixer, GroupedQueryAttention | LatentAttention) for g in groups):
+        reach = without_positions(reach)
     width = hidden_size(text)
     vision, vision_stated = _vision(top, architecture, hidden_size=width)
     quantization = read_quantization(top, text)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from service.tuning.errors import UnsupportedArchitecture
 from service.tuning.models.formats import (
     BYTE_BITS,
     MOST_BITS,
@@ -24,6 +25,13 @@ from service.tuning.models.spec import Quantization
 
 __all__ = ["bytes_per_weight", "read_quantization", "weight_format"]
 
+_Reader = Callable[[ConfigFields, str], Quantization]
+_LAYOUT_UNTOLD = frozenset(
+    {"gguf", "torchao", "hqq", "fp-quant", "aqlm", "marlin", "qqq", "gptq-marlin-24", "bitblas"}
+    | {"gptq-bitblas", "squeezellm", "deepspeedfp", "tpu-int8", "neuron-quant", "ipex", "rtn"}
+    | {"experts-int8", "humming", "online", "petit-nvfp4", "mxfp8", "cpu-gptq", "cpu-awq"}
+)
+"""Methods of vLLM 0.7 to 0.33 (engine/data/values.json) whose config does not give the bytes."""
 _IGNORE_KEYS = (
     "ignore",
     "modules_to_not_convert",
@@ -46,7 +54,7 @@ def read_quantization(top: ConfigFields, text: ConfigFields) -> Quantization | N
 
 def _read_section(section: ConfigFields) -> Quantization:
     method = _method(section)
-    reader = _READERS.get(method.replace("_", "-"), unknown_layout)
+    reader = _READERS.get(method.replace("_", "-")) or _reader_of_unread(section, method)
     quantization = reader(section, method)
     ignore = (*_ignored(section), *quantization.ignore)
     targets = tuple(target for stored in quantization.formats for target in stored.targets)
@@ -56,6 +64,21 @@ def _read_section(section: ConfigFields) -> Quantization:
     understood = all(is_understood(pattern) for pattern in (*ignore, *targets))
     return msgspec.structs.replace(
         quantization, ignore=ignore, layout_known=quantization.layout_known and understood
+    )
+
+
+def _reader_of_unread(section: ConfigFields, method: str) -> _Reader:
+    """Return the reader of formats that some release loads but whose config tells no layout.
+
+    Raises:
+        UnsupportedArchitecture: No release has the method: its bytes would be a mere guess.
+    """
+    if method.replace("_", "-") in _LAYOUT_UNTOLD:
+        return unknown_layout
+    raise UnsupportedArchitecture(
+        f"quant_method {method!r} is none that a release of vLLM loads",
+        missing=(f"the weight format of {method}",),
+        pointer=f"{section.pointer}/quant_method",
     )
 
 
@@ -106,7 +129,7 @@ def _read_bitsandbytes(section: ConfigFields, method: str) -> Quantization:
     return msgspec.structs.replace(quantization, layout_known=states)
 
 
-_READERS: dict[str, Callable[[ConfigFields, str], Quantization]] = {
+_READERS: dict[str, _Reader] = {
     "fp8": _read_fp8,
     "fbgemm-fp8": _read_fp8,
     "ptpc-fp8": _read_fp8,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from api_schemas.explanation import Source
 from service.tuning.hardware.spec import Node
 from service.tuning.memory.plan import GIB, MemoryPlan
+from service.tuning.models.inventory import weights
 from service.tuning.rules.base import Remark, Rule, RuleContext, thread, vllm, with_plan
 
 _LOGIT_BYTES = 4
@@ -13,6 +14,8 @@ _SAMPLER_COPIES = 3.6
 _UNCOUNTED_BASE_GIB = 0.5
 """CUDA context and library handles that exist before vLLM takes its baseline."""
 _HIGH_UTILIZATION = 0.95
+_FAR_FROM_INVENTORY = 2.0
+"""Formats that differ between file and memory make less than this."""
 _LONG_PROMPT_TOKENS = 32_768
 _LONG_PROMPT_ROOM_GIB = 1.0
 _BUDGET = vllm("v1/worker/gpu_worker.py:determine_available_memory")
@@ -255,6 +258,24 @@ def _shorter_or_larger(context: RuleContext, plan: MemoryPlan, missing_bytes: fl
     return " ".join(steps)
 
 
+def _stated_size(context: RuleContext) -> Iterator[Remark]:
+    spec = context.spec
+    if spec is None or spec.weights_bytes is None:
+        return
+    stored = sum(tensor.bytes_ for tensor in weights(spec))
+    ratio = spec.weights_bytes / max(1.0, stored)
+    if 1 / _FAR_FROM_INVENTORY <= ratio <= _FAR_FROM_INVENTORY:
+        return
+    yield Remark(
+        message=(
+            f"weights_bytes says {_gib(spec.weights_bytes)} GiB, but the config's layers take"
+            f" {_gib(stored)} GiB. The latter is planned with; one of them is wrong."
+        ),
+        suggestion="Give the total of the checkpoint's weight files, or the config that belongs"
+        " to them.",
+    )
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="CAP001",
@@ -366,5 +387,14 @@ RULES: tuple[Rule, ...] = (
         source=(thread("issues 45178, 50780 and 53013"),),
         since="0.20.0",
         check=with_plan(_graph_estimate),
+    ),
+    Rule(
+        id="CAP014",
+        title="The stated size is far from the layers' size",
+        help="The bytes of the checkpoint's files and the layers of its config should agree.",
+        settings=(),
+        severity="warning",
+        source=(_MODEL,),
+        check=_stated_size,
     ),
 )

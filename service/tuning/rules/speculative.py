@@ -22,6 +22,12 @@ _MANY_TOKENS = {"mtp": 3, "draft_model": 8, "ngram": 8}
 _SMALL_TARGET_BYTES = 4e9
 """Two billion weights in 16 bit."""
 _MANY_REQUESTS = 64
+_NEEDS_MODEL = frozenset({"draft_model"})
+_LAYERS_ASSUMED = frozenset(
+    {"longcat_flash", "step3p5", "step3p7", "step5", "step5_vl", "gemma4_assistant"}
+    | {"gemma4_unified_assistant", "mimo", "mimo_v2", "mimo_v2_flash"}
+)
+"""Model types for which vLLM counts prediction layers where the config names none."""
 
 
 def _missing_tokens(context: RuleContext) -> Iterator[Remark]:
@@ -36,7 +42,21 @@ def _missing_tokens(context: RuleContext) -> Iterator[Remark]:
         )
 
 
+def _missing_model(context: RuleContext) -> Iterator[Remark]:
+    config = context.given
+    named = (config.speculative_config or {}).get("model") or config.spec_model
+    if speculative_method(config) in _NEEDS_MODEL and not named:
+        yield Remark(
+            message=f"Speculation by {speculative_method(config)} needs a second model, and none"
+            " is named.",
+            suggestion="Name it as speculative_config.model (in a request: model.speculative.model"
+            "), or draft by ngram.",
+        )
+
+
 def _no_prediction_layers(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
+    if spec.model_type in _LAYERS_ASSUMED:
+        return
     if speculative_method(context.given) == "mtp" and spec.mtp_layers == 0:
         yield Remark(
             message="The config names no multi-token-prediction layers to draft with.",
@@ -118,7 +138,7 @@ RULES: tuple[Rule, ...] = (
         title="MTP needs prediction layers in the checkpoint",
         help="Multi-token prediction drafts with layers that were trained with the model.",
         settings=_SETTING,
-        severity="warning",
+        severity="error",
         source=(vllm("config/speculative.py"),),
         check=with_model(_no_prediction_layers),
     ),
@@ -169,5 +189,15 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         source=(vllm("v1/core/sched/scheduler.py"),),
         check=_narrow_budget,
+    ),
+    Rule(
+        id="SPC008",
+        title="A draft model must be named",
+        help="Drafting with a second model does not start without its name.",
+        settings=_SETTING,
+        severity="error",
+        since="0.8.2",
+        source=(vllm("config/speculative.py"),),
+        check=_missing_model,
     ),
 )

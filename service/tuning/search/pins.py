@@ -3,6 +3,7 @@
 from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.facts import refusal
+from service.tuning.engine.value_types import wrong_type
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.errors import InvalidRequest
 
@@ -35,6 +36,8 @@ def check_pins(pin: EngineConfig | None, version: EngineVersion) -> None:
         reason = refusal(name, version) or _out_of_range(name, getattr(pin, name))
         if reason is not None:
             raise InvalidRequest(reason, pointer=f"/constraints/pin/{name}")
+        if (wrong := wrong_type(name, getattr(pin, name))) is not None:
+            raise InvalidRequest(wrong[1], pointer=f"/constraints/pin/{name}{wrong[0]}")
 
 
 def _out_of_range(name: str, value: Json) -> str | None:

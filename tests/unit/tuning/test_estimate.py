@@ -275,7 +275,20 @@ def test_a_workload_brings_latency_and_verdicts() -> None:
 
 
 def test_what_does_not_start_has_no_latency() -> None:
-    """A server that vLLM would refuse serves nobody."""
+    """A server that vLLM would refuse for its weights serves nobody."""
+    answer = asked(hardware={"gpu": "RTX-3060-12GB"}, workload={"preset": "chat"})
+
+    assert not answer.fits
+    assert answer.performance is None
+
+
+def test_a_length_too_long_for_the_pool_still_gets_latency_at_one_that_fits() -> None:
+    """Only the default length is too long for this card: the load itself would run."""
     answer = asked(hardware={"gpu": "RTX 4090"}, workload={"preset": "chat"})
 
-    assert answer.performance is None
+    assert not answer.fits
+    assert answer.performance is not None
+    assert answer.memory is not None
+    note = next(f for f in answer.findings if f.rule == "CAP003" and f.severity == "note")
+    assert str(answer.memory.largest_max_model_len) in note.message
+    assert answer.memory.max_model_len == 131_072

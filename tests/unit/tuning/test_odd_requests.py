@@ -1,5 +1,7 @@
 """Requests that once got an answer which contradicted itself."""
 
+from typing import Any
+
 import pytest
 
 from api_schemas.engine import EngineConfig
@@ -11,6 +13,7 @@ from api_schemas.workload import ClosedLoop, PoissonArrivals, Workload
 from service.tuning.advice_parts import node_of_one
 from service.tuning.errors import InvalidRequest
 from service.tuning.hardware.catalogue import resolve_hardware
+from service.tuning.models.catalogue import resolve_model
 from service.tuning.recommend import recommend
 
 
@@ -106,6 +109,83 @@ def test_the_cap_is_not_below_what_the_load_needs() -> None:
     assert default is not None
     assert performance.preemptions_per_request == 0
     assert performance.ttft_ms.p95 < 2 * default.ttft_ms.p95
+
+
+@pytest.mark.parametrize(
+    ("pin", "pointer"),
+    [
+        ({"speculative_config": {"method": 5}}, "speculative_config/method"),
+        (
+            {"speculative_config": {"method": "ngram", "num_speculative_tokens": "3"}},
+            "speculative_config/num_speculative_tokens",
+        ),
+        ({"limit_mm_per_prompt": {"image": "x"}}, "limit_mm_per_prompt/image"),
+        ({"limit_mm_per_prompt": {"image": -1}}, "limit_mm_per_prompt/image"),
+    ],
+)
+def test_pinned_objects_hold_values_that_vllm_takes(pin: dict[str, Any], pointer: str) -> None:
+    """A value of the wrong type inside a setting is refused where it was written."""
+    with pytest.raises(InvalidRequest) as refused:
+        recommend(
+            TuningRequest(
+                model=ModelRef(id="Qwen/Qwen3-8B"),
+                hardware=Hardware(gpu="L4"),
+                constraints=Constraints(pin=EngineConfig(**pin)),
+            )
+        )
+
+    assert refused.value.pointer == f"/constraints/pin/{pointer}"
+
+
+@pytest.mark.parametrize(
+    ("speculation", "rule"),
+    [
+        ({"method": "mtp", "num_speculative_tokens": 1}, "SPC002"),
+        ({"method": "draft_model", "num_speculative_tokens": 3}, "SPC008"),
+    ],
+)
+def test_drafting_that_vllm_refuses_is_infeasible(speculation: dict[str, Any], rule: str) -> None:
+    """Qwen3-8B has no prediction layers, and a draft model must be named."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3-8B"),
+            hardware=Hardware(gpu="H100-SXM5-80GB"),
+            constraints=Constraints(pin=EngineConfig(speculative_config=speculation)),
+        )
+    )
+
+    assert not advice.feasible
+    assert rule in {f.rule for f in advice.findings if f.severity == "error"}
+
+
+def test_a_stated_size_far_from_the_layers_is_doubted() -> None:
+    """A hundred terabytes for eight billion weights: both figures are said."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3-8B", weights_bytes=10**14),
+            hardware=Hardware(gpu="H100-SXM5-80GB"),
+        )
+    )
+
+    doubt = next(finding for finding in advice.findings if finding.rule == "CAP014")
+    assert "93132.26 GiB" in doubt.message
+    assert "15." in doubt.message
+
+
+def test_a_model_without_attention_does_not_end_where_vllm_starts() -> None:
+    """2048 is what vLLM takes when nothing is stated; a longer length is accepted."""
+    spec = resolve_model(ModelRef(id="tiiuae/falcon-mamba-7b"))
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="tiiuae/falcon-mamba-7b"),
+            hardware=Hardware(gpu="H100-SXM5-80GB"),
+            workload=Workload(preset="rag", prompt_tokens=6000, output_tokens=500),
+        )
+    )
+
+    assert spec.default_max_model_len == 2048
+    assert advice.binding is None or "ends at 2048" not in advice.binding.detail
+    assert (advice.config.max_model_len or 0) >= 6500
 
 
 def test_long_tails_do_not_run_one_at_a_time() -> None:

@@ -18,6 +18,7 @@ _LENGTH_KEYS = (
 _LENGTH_WITHOUT_KEY = 2048
 """What vLLM assumes when a config states no length (config/model.py, 0.33.0)."""
 _LONGEST = 2**31
+_LONGEST_WITHOUT_POSITIONS = 2**20
 _ALREADY_SCALED = frozenset({"su", "longrope", "llama3"})
 _YARN = frozenset({"yarn", "deepseek_yarn", "deepseek_llama_scaling"})
 
@@ -66,6 +67,19 @@ def read_reach(fields: ConfigFields, *, model_type: str) -> Reach:
     if any(rope.kind in {"longrope", "su"} for rope in ropes):
         default = fields.maybe_integer("original_max_position_embeddings", maximum=_LONGEST)
     return Reach(stated=stated, longest=longest, default=default, is_stated=bool(lengths))
+
+
+def without_positions(reach: Reach) -> Reach:
+    """Return the reach of a model without attention: nothing in it counts positions.
+
+    Where the config states no length vLLM takes 2048 unasked, and any length that it is given
+    (config/model.py, 0.33.0); `longest` is then a round number far above any use.
+    """
+    if reach.is_stated:
+        return reach
+    return msgspec.structs.replace(
+        reach, longest=_LONGEST_WITHOUT_POSITIONS, default=_LENGTH_WITHOUT_KEY
+    )
 
 
 def _scaled(length: int, ropes: tuple[Rope, ...]) -> int:

@@ -197,7 +197,7 @@ def test_mxfp4_of_gpt_oss_covers_experts_only() -> None:
         {"quant_method": "bitsandbytes"},
         {"quant_method": "compressed-tensors"},
         {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"},
-        {"quant_method": "somebodys_own"},
+        {"quant_method": "hqq"},
     ],
 )
 def test_a_layout_the_config_does_not_give_has_low_confidence(section: dict[str, Any]) -> None:
@@ -207,6 +207,14 @@ def test_a_layout_the_config_does_not_give_has_low_confidence(section: dict[str,
     assert spec.quantization is not None
     assert not spec.quantization.layout_known
     assert spec.layout_confidence == "low"
+
+
+def test_a_method_that_no_release_has_is_refused_by_name() -> None:
+    """The bytes of a format that vLLM does not load are not guessed."""
+    with pytest.raises(UnsupportedArchitecture, match="zzz") as refused:
+        read_config(llama(quantization_config={"quant_method": "zzz"}), model_id="example/model")
+
+    assert refused.value.pointer == "/model/config/quantization_config/quant_method"
 
 
 def test_exceptions_of_auto_round_make_its_layout_known() -> None:

@@ -601,6 +601,11 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         {"max_num_batched_tokens": 8192, "max_num_seqs": 512}
         | {"speculative_config": {"method": "ngram", "num_speculative_tokens": 2}},
     ),
+    (
+        "SPC008",
+        {"speculative_config": {"method": "draft_model", "num_speculative_tokens": 3}},
+        {"speculative_config": {"model": "x/drafter", "num_speculative_tokens": 3}},
+    ),
     # releases
     ("VER001", {"swap_space": 4.0}, {"swap_space": 4.0, "release": "0.17.0"}),
     (
