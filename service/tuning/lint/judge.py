@@ -23,6 +23,7 @@ from service.tuning.lint.findings import (
 )
 from service.tuning.lint.found import FoundEngine
 from service.tuning.lint.interpret import Interpreted, interpret
+from service.tuning.lint.pasteable import pasteable
 from service.tuning.lint.surroundings import local_ranks, surroundings
 from service.tuning.lint.text import SourceFile
 from service.tuning.lint.upgrade import Step, changed_defaults, settled, with_history
@@ -91,7 +92,8 @@ def _all_findings(
         return placed(alone, read, file=file, otherwise=engine.span)
     refused = {p.problem.setting for p in read.problems if p.problem.code == _REFUSED_VALUE}
     kept = [f for f in by_rules if f.severity == "error" or f.setting not in refused]
-    with_places = placed(kept, read, file=file, otherwise=engine.span)
+    in_its_words = [pasteable(finding, form=engine.form) for finding in kept]
+    with_places = placed(in_its_words, read, file=file, otherwise=engine.span)
     return [
         *with_places,
         *problem_findings(read.problems, by_rules=with_places, version=version, file=file),

@@ -149,6 +149,17 @@ def _keyword_repairs(engine: FoundEngine, content: str, version: EngineVersion) 
             yield remove_keyword(given.name_span, given.value_span, content)
 
 
+def is_left_out(name: str) -> bool:
+    """Whether a setting can simply be removed where a release refuses it."""
+    return name in _facts()["left_out"]
+
+
+def new_name(name: str) -> str | None:
+    """Return the flag that took a setting's place; None where it has none of the same meaning."""
+    found: str | None = _facts()["renamed"].get(name)
+    return found
+
+
 @cache
 def _facts() -> Json:
     path = resources.files("service.tuning.lint") / "data" / "repairs.json"

@@ -270,3 +270,28 @@ def test_measurements_age_by_the_day_that_is_given() -> None:
 
     assert day == day_number("2025-11-29")
     assert (fresh.verdict, stale.verdict) == ("pass", "inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "suggestion"),
+    [
+        ("a.sh", "vllm serve m --swap-space 4", "Remove --swap-space."),
+        ("a.sh", "vllm serve m --guided-decoding-backend x", "--structured-outputs-config.backend"),
+        ("vllm.yaml", "model: m\nswap-space: 4\n", "Remove swap-space."),
+        ("a.py", "from vllm import LLM\nLLM('m', swap_space=4)\n", "Remove swap_space."),
+    ],
+)
+def test_suggestions_speak_the_files_language(path: str, content: str, suggestion: str) -> None:
+    """Flags are suggested on command lines, keys in configuration files, names in Python."""
+    (gone,) = found(checked(path, content), "VER001")
+
+    assert suggestion in (gone.suggestion or "")
+
+
+def test_sizes_can_be_pasted() -> None:
+    """The largest length that fits comes as a flag with its value."""
+    model = "meta-llama/Llama-3.3-70B-Instruct"
+    report = checked_command(f"vllm serve {model} -tp 2", hardware=_H100)
+    (too_long,) = found(report, "CAP003")
+
+    assert "In this file: --max-model-len " in (too_long.suggestion or "")
