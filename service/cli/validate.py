@@ -148,10 +148,16 @@ def _targets(validation: Validation) -> Table:
     table = _table("Targets", "", "limit", "measured", "verdict")
     for outcome in validation.slo:
         target = outcome.target
-        name = f"{target['metric']} {target.get('percentile', '')}".strip()
+        name = f"{target['metric']} {_percentile(target.get('percentile'))}".strip()
         limit = target.get("limit_ms", target.get("limit"))
         table.add_row(name, _cell(limit), _cell(outcome.measured), outcome.verdict)
     return table
+
+
+def _percentile(value: object) -> str:
+    """Return `p95` for 95, and what is no number as it is."""
+    text = "" if value is None else str(value)
+    return f"p{text}" if text.isdigit() else text
 
 
 def _table(title: str, *columns: str) -> Table:
