@@ -1,6 +1,7 @@
 """A browser, what drives it, and a service to look at."""
 
 import contextlib
+import fcntl
 import json
 import shutil
 import subprocess
@@ -34,18 +35,24 @@ def web_tools() -> Path:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("needs npm")
-    if not (WEB / "node_modules" / ".package-lock.json").exists():
-        done = subprocess.run(
-            [npm, "ci", "--no-audit", "--no-fund"],
-            cwd=WEB,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_INSTALL_LIMIT_S,
-        )
-        if done.returncode != 0:
-            pytest.skip(f"npm ci failed: {done.stderr[-300:]}")
+    with (WEB / "package.json").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may come at once
+        if not (WEB / "node_modules" / ".package-lock.json").exists():
+            _install(npm)
     return WEB
+
+
+def _install(npm: str) -> None:
+    done = subprocess.run(
+        [npm, "ci", "--no-audit", "--no-fund"],
+        cwd=WEB,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_INSTALL_LIMIT_S,
+    )
+    if done.returncode != 0:
+        pytest.skip(f"npm ci failed: {done.stderr[-300:]}")
 
 
 @pytest.fixture(scope="session")

@@ -62,6 +62,23 @@ async function go(page, hash) {
   await page.waitForFunction(() => !document.querySelector(".waiting"));
 }
 
+/** Returns what axe finds in the page as it is, everything unfolded. */
+async function violations(page) {
+  await page.evaluate(() => document.querySelectorAll("main details").forEach((one) => (one.open = true)));
+  await page.evaluate(axeSource);
+  const found = await page.evaluate(async () => (await window.axe.run(document)).violations);
+  return found.map(
+    ({ id, impact, nodes }) =>
+      `${impact} ${id}: ${nodes.slice(0, 3).map((node) => `${node.target} ${node.failureSummary}`)}`,
+  );
+}
+
+/** Returns by how many pixels the page is wider than its window. */
+async function excess(page) {
+  await page.evaluate(() => document.querySelectorAll("main details").forEach((one) => (one.open = true)));
+  return await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+}
+
 async function views() {
   const [good, large, other] = [await ask(LLAMA), await ask(TOO_LARGE), await ask(QWEN)];
   const tabs = ["", "/settings", "/what-if", "/files", "/proof", "/watch"];
@@ -281,7 +298,10 @@ const scenarios = {
     await page.getByRole("progressbar").waitFor({ state: "detached", timeout: 600_000 });
     const record = await (await fetch(`${base}/recommendations/${made.id}`)).json();
     assert.equal(record.validations[0].status, "succeeded");
-    assert.ok(await page.getByRole("group", { name: "Under load" }).isVisible());
+    assert.ok(await page.getByRole("group", { name: "Under load" }).last().isVisible());
+    assert.deepEqual(await violations(page), []);
+    await page.setViewportSize({ width: 360, height: 800 });
+    assert.equal(await excess(page), 0);
     return page;
   },
 
@@ -293,11 +313,7 @@ const scenarios = {
       const page = await open(browser, { colorScheme, reducedMotion: "reduce" });
       for (const hash of hashes) {
         await go(page, hash);
-        await page.evaluate(() => document.querySelectorAll("main details").forEach((one) => (one.open = true)));
-        await page.evaluate(axeSource);
-        const { violations } = await page.evaluate(() => window.axe.run(document));
-        for (const { id, impact, nodes } of violations)
-          found.push(`${colorScheme} ${hash} ${impact} ${id}: ${nodes.slice(0, 3).map((node) => `${node.target} ${node.failureSummary}`)}`);
+        for (const one of await violations(page)) found.push(`${colorScheme} ${hash} ${one}`);
       }
       assert.deepEqual(page.faults, []);
     }
@@ -312,8 +328,7 @@ const scenarios = {
       const page = await open(browser, { viewport: { width, height: 800 }, isMobile: true, hasTouch: true });
       for (const hash of await views()) {
         await go(page, hash);
-        await page.evaluate(() => document.querySelectorAll("main details").forEach((one) => (one.open = true)));
-        const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        const over = await excess(page);
         if (over > 0) wide.push(`${hash} at ${width}: ${over} px too wide`);
       }
     }
