@@ -8,7 +8,7 @@ from api_schemas.engine import EngineConfig
 from api_schemas.measurement import CalibratedBy, CalibratedRange
 from api_schemas.model import Speculative
 from api_schemas.workload import BatchArrivals, ClosedLoop, Workload
-from service.tuning.calibrations.key import ConfigurationKey, configuration_key
+from service.tuning.calibrations.key import ConfigurationKey, configuration_key, release_of
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
 from service.tuning.latency.calibration import Calibration
@@ -59,12 +59,19 @@ def calibration_for(
     speculative: Speculative | None = None,
 ) -> KnownCalibration | None:
     """Return the calibration of this very configuration (effective settings), if there is one."""
-    if not calibrations:
+    split, release = max(config.tensor_parallel_size or 1, 1), release_of(version)
+    # A search asks for every candidate: most are told apart without looking at the whole model.
+    near = [
+        known
+        for known in calibrations
+        if known.key.tensor_parallel_size == split and known.key.release == release
+    ]
+    if not near:
         return None
     key = configuration_key(
         spec=spec, node=node, config=config, version=version, speculative=speculative
     )
-    return next((known for known in calibrations if known.key == key), None)
+    return next((known for known in near if known.key == key), None)
 
 
 def _unsure(measured: CalibratedRange, workload: Workload) -> frozenset[str]:
