@@ -1,11 +1,14 @@
 """What a stored recommendation says of its validations."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
 
 from api_schemas.recommendation import ValidationLink
 from api_schemas.validation import TERMINAL, LoadPoint, Measured, Validation
+
+_OTHER_LABELS = re.compile(r"defaults|knee|confirm")
 
 
 def with_validations(body: bytes, validations: Sequence[Validation]) -> bytes:
@@ -58,8 +61,13 @@ def summarise(validation: Validation) -> Measured:
 
 
 def _last_point(points: Sequence[LoadPoint]) -> LoadPoint | None:
-    """Return the newest load point of the recommended settings; those of defaults do not count."""
-    return next((point for point in reversed(points) if "defaults" not in point.label), None)
+    """Return the newest load point of the recommended settings under the asked load.
+
+    Steps of a walk and starts with other settings stand in only when there is nothing else.
+    """
+    newest = list(reversed(points))
+    as_asked = [point for point in newest if not _OTHER_LABELS.search(point.label)]
+    return next(iter(as_asked or newest), None)
 
 
 def _raw(value: object) -> msgspec.Raw:
