@@ -14,7 +14,7 @@ from service.tuning.measurements.load_points import Proven, accepted_load_point
 
 
 def _percentiles(mean: float) -> Percentiles:
-    return Percentiles(mean=mean, p50=mean, p90=mean * 1.1, p95=mean * 1.2, p99=mean * 1.3)
+    return Percentiles(mean=mean, p50=mean, p90=mean + 1, p95=mean + 2, p99=mean + 3)
 
 
 def _point(**changes: object) -> LoadPoint:
@@ -72,7 +72,7 @@ def test_a_load_point_is_a_measurement_of_what_ran() -> None:
     assert accepted.workload.arrivals == ClosedLoop(max_concurrency=4)
     assert accepted.workload.preset is None
     assert accepted.engine.config == EngineConfig(max_num_seqs=64)
-    assert accepted.observed.tpot_ms == Statistics(mean=3.0, p50=3.0, p90=3.3, p95=3.6, p99=3.9)
+    assert accepted.observed.tpot_ms == Statistics(mean=3.0, p50=3.0, p90=4.0, p95=5.0, p99=6.0)
     assert (accepted.source.tool, accepted.source.validation_id) == ("validation", "v")
 
 
