@@ -132,7 +132,7 @@ def alternative(problem: Problem, other: Alternate, pick: Trial) -> Alternative:
         config=emitted(problem, trial.sized.config, trial.sized.effective),
         replicas=replicas_of(trial),
         estimate=_short(trial),
-        trade_off=trade_off(trial, pick),
+        trade_off=trade_off(problem, trial, pick),
     )
 
 

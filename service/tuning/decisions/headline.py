@@ -4,7 +4,11 @@ from api_schemas.estimate import Performance
 from api_schemas.recommendation import Binding, Nearest
 from service.tuning.search.figures import figure
 from service.tuning.search.problem import Problem
-from service.tuning.search.ranking import speed_per_s, throughput_tokens_per_s
+from service.tuning.search.ranking import (
+    speed_per_s,
+    throughput_tokens_per_s,
+    why_not_chosen,
+)
 from service.tuning.search.trial import Trial
 
 
@@ -37,7 +41,7 @@ def infeasible_headline(problem: Problem, binding: Binding, nearest: Nearest | N
     return f"{problem.spec.id} on {gpus} cannot do this: {_lower_first(detail)}{closing}."
 
 
-def trade_off(trial: Trial, pick: Trial) -> str:
+def trade_off(problem: Problem, trial: Trial, pick: Trial) -> str:
     """Return how an alternative compares with the pick, in one sentence."""
     parts = [
         _versus("answer", speed_per_s(trial) / max(speed_per_s(pick), 1e-12), "faster", "slower"),
@@ -51,8 +55,9 @@ def trade_off(trial: Trial, pick: Trial) -> str:
         _cache_change(trial, pick),
     ]
     said = [part for part in parts if part]
-    limits = "" if trial.meets else "; it misses a limit"
-    return f"{trial.sized.topology.label} x {trial.copies}: {', '.join(said) or 'equal'}{limits}."
+    why = why_not_chosen(problem, trial, pick) if trial.meets else "it misses a limit"
+    closing = f"; {why}" if why else ""
+    return f"{trial.sized.topology.label} x {trial.copies}: {', '.join(said) or 'equal'}{closing}."
 
 
 def _cache_change(trial: Trial, pick: Trial) -> str:

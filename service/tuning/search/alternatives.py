@@ -2,6 +2,7 @@
 
 import msgspec
 
+from service.tuning.search.carried import with_carried_capacity
 from service.tuning.search.finder import Found
 from service.tuning.search.pareto import pareto_front
 from service.tuning.search.problem import Problem
@@ -39,12 +40,11 @@ def alternates(problem: Problem, found: Found, *, fewer: Trial | None) -> tuple[
         "fewest GPUs": fewer or min(front, key=lambda t: t.gpus, default=None),
         _PRECISION: _without_fp8(pick, found),
     }
-    confirmed = (pick.capacity_factor or 1.0) / (reference.capacity_factor or 1.0)
     chosen: list[Alternate] = []
     for label, trial in named.items():
         if trial is None or not _beats(label, trial, reference):
             continue
-        simulated = _simulated(problem, trial, found=found, confirmed=confirmed)
+        simulated = _simulated(problem, trial, found=found)
         is_new = all(_differs(simulated, other.trial) for other in chosen)
         is_no_way_out = pick.meets and not simulated.meets and label != _PRECISION
         if is_new and not is_no_way_out and _beats(label, simulated, pick):
@@ -88,12 +88,9 @@ def _differs(one: Trial, other: Trial) -> bool:
     return (one.sized.config, one.copies) != (other.sized.config, other.copies)
 
 
-def _simulated(problem: Problem, trial: Trial, *, found: Found, confirmed: float) -> Trial:
-    """Return the trial simulated, its capacity corrected as the simulation corrected the pick's."""
-    if trial.method != "simulation":
-        done = (one for one in found.finalists if not _differs(one, trial))
-        trial = next(done, None) or confirm(problem, trial)
-    factor = trial.capacity_factor
-    if factor is None:
+def _simulated(problem: Problem, trial: Trial, *, found: Found) -> Trial:
+    """Return the trial simulated, with the capacity that the simulation confirms for it."""
+    if trial.method == "simulation":
         return trial
-    return msgspec.structs.replace(trial, capacity_factor=factor * confirmed)
+    done = (one for one in found.finalists if not _differs(one, trial))
+    return next(done, None) or with_carried_capacity(problem, confirm(problem, trial))

@@ -7,6 +7,7 @@ from service.tuning.search.problem import Problem
 from service.tuning.search.ranking import ranked, speed_per_s, throughput_tokens_per_s
 from service.tuning.search.refining import assess, confirm, refine
 from service.tuning.search.settling import (
+    by_confirmed_capacity,
     settle_by_simulation,
     settle_load,
     with_headroom,
@@ -62,6 +63,7 @@ def find_best(problem: Problem) -> Found:
     shortlist = ranked(problem, [*(one.best for one in refined), *trials[_REFINED:]])
     finalists = _confirmed(problem, shortlist)
     problem, finalists = settle_by_simulation(problem, finalists)
+    finalists = by_confirmed_capacity(problem, finalists)
     pick = with_headroom(problem, finalists[0]) if finalists else None
     compared = budgets.get(_layout(pick), ()) if pick is not None else ()
     if pick is not None:

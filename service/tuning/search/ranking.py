@@ -11,6 +11,7 @@ _PIPELINE_HANDICAP = 0.9
 _DATA_PARALLEL_HANDICAP = 0.85
 """What stages and data-parallel experts must gain over plain tensor ranks: few measurements
 back their prediction."""
+_CLOSE = 1.02
 _MISS_STEP = 0.05
 """Misses that differ by less count as equal, so that noise picks no odd settings."""
 
@@ -42,6 +43,28 @@ def ranked(problem: Problem, trials: list[Trial]) -> list[Trial]:
 def merit(problem: Problem, trial: Trial) -> float:
     """Return how good a trial is for the objective; higher is better."""
     return _objective(problem, trial) * _handicap(trial)
+
+
+def why_not_chosen(problem: Problem, trial: Trial, pick: Trial) -> str:
+    """Return why a trial that serves the objective better than the pick was not picked, or ""."""
+    if not trial.meets or _objective(problem, trial) <= _objective(problem, pick) * _CLOSE:
+        return ""
+    topology, picked = trial.sized.topology, pick.sized.topology
+    held_back = {
+        "pipeline stages": topology.pipeline_parallel_size > 1 == picked.pipeline_parallel_size,
+        "data-parallel ranks": topology.data_parallel_size > 1 == picked.data_parallel_size,
+    }
+    named = [name for name, applies in held_back.items() if applies]
+    if named:
+        return (
+            f"not chosen because few measurements back predictions for {' and '.join(named)}, "
+            "which must therefore gain more than this"
+        )
+    if trial.sized.kv_cache_dtype is not None and pick.sized.kv_cache_dtype is None:
+        return "not chosen because an 8-bit cache may cost quality and must gain more than this"
+    if trial.gpus > pick.gpus:
+        return "not chosen because fewer GPUs carry the load"
+    return ""
 
 
 def throughput_tokens_per_s(trial: Trial) -> float:

@@ -53,6 +53,17 @@ def settle_by_simulation(problem: Problem, finalists: list[Trial]) -> tuple[Prob
     return settled, ranked(settled, [confirm(settled, trial) for trial in again])
 
 
+def by_confirmed_capacity(problem: Problem, finalists: list[Trial]) -> list[Trial]:
+    """Return the finalists ranked by the capacity that the simulation confirms for each.
+
+    The closed form knows no tails, and errs differently for each of them: a pick by its figures
+    may lose to one beside it by a multiple.
+    """
+    if len([trial for trial in finalists if trial.meets]) <= 1:
+        return finalists
+    return ranked(problem, [with_carried_capacity(problem, trial) for trial in finalists])
+
+
 def with_headroom(problem: Problem, pick: Trial) -> Trial:
     """Return the pick with its simulated capacity, and copies added until it leaves head-room."""
     pick = with_carried_capacity(problem, pick)

@@ -199,3 +199,41 @@ def test_long_tails_do_not_run_one_at_a_time() -> None:
     )
 
     assert (advice.config.max_num_seqs or 0) >= 2
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "changes"),
+    [
+        (
+            "Qwen/Qwen3-30B-A3B-Instruct-2507-FP8",
+            Hardware(gpu="L40S"),
+            {"workload": Workload(preset="code_completion")},
+        ),
+        (
+            "Qwen/Qwen3-30B-A3B-Instruct-2507-FP8",
+            Hardware(gpu="GB10"),
+            {"workload": Workload(preset="summarization"), "objective": "throughput"},
+        ),
+        (
+            "moonshotai/Kimi-K2-Instruct",
+            Hardware(gpu="H200-SXM-141GB", gpus_per_node=8, nodes=2),
+            {"workload": Workload(preset="agent")},
+        ),
+        (
+            "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8",
+            Hardware(gpu="MI300X", gpus_per_node=8),
+            {"workload": Workload(preset="batch")},
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_no_alternative_is_much_better_without_a_word(
+    model: str, hardware: Hardware, changes: dict[str, Any]
+) -> None:
+    """Better in all figures and within the limits: then it is the pick, or it is said why not."""
+    request = TuningRequest(model=ModelRef(id=model), hardware=hardware, **changes)
+
+    for other in recommend(request).alternatives:
+        is_worse = any(word in other.trade_off for word in ("slower", "lower", "misses a limit"))
+        assert is_worse or "not chosen because" in other.trade_off, other.trade_off
+        assert "times as high" not in other.trade_off
