@@ -16,27 +16,39 @@ class NotEnoughDevices(Exception):
     """The node can never give as many devices as are needed."""
 
 
+class InForeignUse(NotEnoughDevices):
+    """Processes that no lease knows use too many of the devices at this moment."""
+
+
 def choose_devices(
     client: redis.Redis, devices: Sequence[WorkerDevice], *, count: int
 ) -> list[WorkerDevice]:
     """Return devices that nobody uses, or none while too many are in use.
 
-    A CPU is one device, whatever the number of ranks.
+    A CPU is one device, whatever the number of ranks. A process on a leased device is that of
+    the lease's holder; only those on free devices are foreign.
 
     Raises:
-        NotEnoughDevices: There are too few, or foreign processes hold them.
+        NotEnoughDevices: There are too few of them.
+        InForeignUse: Foreign processes hold them.
     """
     if any(is_cpu(device) for device in devices):
         count = 1
-    usable = [device for device in devices if not device.foreign_processes and not device.mig]
-    if len(usable) < count:
-        foreign = len(devices) - len(usable)
+    whole = [device for device in devices if not device.mig]
+    if len(whole) < count:
         raise NotEnoughDevices(
             f"{count} devices are needed; the node has {len(devices)} of them, "
-            f"{foreign} in use by processes of others or split into slices"
+            f"{len(devices) - len(whole)} split into slices"
         )
-    taken = leases.held(client, [device.uuid for device in usable])
-    return pick([device for device in usable if device.uuid not in taken], count=count)
+    taken = leases.held(client, [device.uuid for device in whole])
+    free = [device for device in whole if device.uuid not in taken]
+    usable = [device for device in free if not device.foreign_processes]
+    if len(usable) + len(taken) < count:
+        foreign = len(free) - len(usable)
+        raise InForeignUse(
+            f"{count} devices are needed; {foreign} of {len(whole)} are used by processes of others"
+        )
+    return pick(usable, count=count)
 
 
 def pick(free: Sequence[WorkerDevice], *, count: int) -> list[WorkerDevice]:

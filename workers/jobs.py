@@ -25,9 +25,9 @@ from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
 from service.store.validations import ValidationStore, is_finished
 from workers.compare import compare
-from workers.devices import NotEnoughDevices, choose_devices
+from workers.devices import InForeignUse, NotEnoughDevices, choose_devices
 from workers.experiment import Experiment
-from workers.inventory import describe_node
+from workers.inventory import describe_node, find_devices
 from workers.knee import knee
 from workers.learn import remember
 from workers.modes import boot, quick, soak
@@ -39,6 +39,7 @@ from workers.webhook import deliver
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LEASE_POLL_S = 0.2
+_FOREIGN_WAIT_S = 30.0
 _log = get_logger(__name__)
 
 MODES: dict[ValidationMode, Callable[[Experiment], None]] = {
@@ -170,19 +171,26 @@ def _lease(
     Raises:
         Failed: They did not become free in time, or the node can never give them.
     """
-    wanted = _wanted_devices(run.validation, node, recommendation)
     count = device_count(recommendation.config)
-    waited_s, pause = 0.0, threading.Event()
+    waited_s, foreign_s, pause = 0.0, 0.0, threading.Event()
     while waited_s < LEASE_WAIT_LIMIT_S:
         run.check()
+        wanted = _wanted_devices(run.validation, node, recommendation)
+        devices: list[WorkerDevice] = []
         try:
             devices = choose_devices(run.client, wanted, count=count)
+            foreign_s = 0.0
         except NotEnoughDevices as error:
-            raise Failed("lease", str(error)) from error
+            # What an ended run used is in foreign use until the driver has cleaned up.
+            foreign_s += _LEASE_POLL_S
+            if foreign_s > _FOREIGN_WAIT_S or not isinstance(error, InForeignUse):
+                raise Failed("lease", str(error)) from error
         if devices and not run.is_overtaking() and _take(run, devices, settings):
             return devices
         pause.wait(_LEASE_POLL_S)
         waited_s += _LEASE_POLL_S
+        if node.driver is not None:
+            node = msgspec.structs.replace(node, devices=find_devices()[0])
     raise Failed("lease", f"no free device within {LEASE_WAIT_LIMIT_S:.0f} s")
 
 

@@ -2,10 +2,13 @@
 
 import threading
 
+import pytest
 import redis
 
+from api_schemas.worker import WorkerDevice
 from service.store import keys
 from service.store.leases import acquire, held, release
+from workers.devices import InForeignUse, choose_devices
 
 
 def test_one_holder_at_a_time(client: redis.Redis) -> None:
@@ -60,3 +63,28 @@ def test_of_many_racers_one_wins(client: redis.Redis) -> None:
         thread.join()
 
     assert len(winners) == 1
+
+
+def _gpus(*foreign: int) -> list[WorkerDevice]:
+    return [
+        WorkerDevice(
+            name="NVIDIA L4",
+            uuid=f"GPU-{number}",
+            memory_gib=24,
+            free_gib=24,
+            foreign_processes=processes,
+        )
+        for number, processes in enumerate(foreign)
+    ]
+
+
+def test_a_leased_device_is_waited_for_and_a_foreign_one_refuses(client: redis.Redis) -> None:
+    """The process on a leased device is its holder's; one on a free device is somebody else's."""
+    assert acquire(client, ["GPU-0"], holder="a")
+
+    assert choose_devices(client, _gpus(1, 0), count=2) == []
+    assert [d.uuid for d in choose_devices(client, _gpus(1, 0), count=1)] == ["GPU-1"]
+    with pytest.raises(InForeignUse):
+        choose_devices(client, _gpus(0, 1), count=2)
+    release(client, ["GPU-0"], holder="a")
+    assert len(choose_devices(client, _gpus(0, 0), count=2)) == 2
