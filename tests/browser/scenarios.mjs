@@ -27,6 +27,13 @@ const TOO_LARGE = {
   workload: { preset: "chat" },
 };
 
+/** Many findings, with long words in them. */
+const GPT_OSS = {
+  model: { id: "openai/gpt-oss-120b" },
+  hardware: { gpu: "H100-SXM5-80GB", gpus_per_node: 8 },
+  workload: { preset: "reasoning" },
+};
+
 async function ask(request) {
   const response = await fetch(`${base}/recommendations`, {
     method: "POST",
@@ -81,6 +88,7 @@ async function excess(page) {
 
 async function views() {
   const [good, large, other] = [await ask(LLAMA), await ask(TOO_LARGE), await ask(QWEN)];
+  const wordy = await ask(GPT_OSS);
   const tabs = ["", "/settings", "/what-if", "/files", "/proof", "/watch"];
   return [
     "#/",
@@ -88,6 +96,8 @@ async function views() {
     ...tabs.map((tab) => `#/r/${other.id}${tab}`),
     `#/r/${good.id}`,
     `#/r/${large.id}`,
+    `#/r/${wordy.id}`,
+    `#/r/${wordy.id}/what-if`,
     "#/history",
     `#/compare?a=${good.id}&b=${other.id}`,
     "#/workers",
