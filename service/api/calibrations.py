@@ -40,7 +40,7 @@ def list_calibrations(
     A calibration is used only when it predicts left-out loads better than the model that ships; the
     refused ones are listed with the reason.
     """
-    from service.measurements import catalogue_name  # noqa: PLC0415 - compiles code, so on use
+    from service.calibrations import catalogue_name  # noqa: PLC0415 - compiles code, so on use
 
     store = context.measurements
     gpus = [catalogue_name(gpu)] if gpu else store.calibrated_gpus()

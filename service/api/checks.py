@@ -43,7 +43,7 @@ def _calibrations(asked: CheckRequest, context: Context) -> Calibrations:
     if asked.hardware is None:
         return ()
     # Imported on use: the latency model compiles code, and the service starts without waiting.
-    from service.measurements import known_calibrations  # noqa: PLC0415
+    from service.calibrations import known_calibrations  # noqa: PLC0415
 
     return known_calibrations(
         context.measurements,

@@ -57,7 +57,7 @@ def create_estimate(
     """
     asked = read_body(body, EstimateRequest)
     # Imported on use: the latency model compiles code, and the service starts without waiting.
-    from service.measurements import known_calibrations  # noqa: PLC0415
+    from service.calibrations import known_calibrations  # noqa: PLC0415
     from service.tuning.estimate import estimate  # noqa: PLC0415
 
     calibrations = known_calibrations(

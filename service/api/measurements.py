@@ -124,7 +124,7 @@ def list_measurements(
     limit: Annotated[int, QueryParameter(ge=1, le=200, description="Rows of the page.")] = 50,
 ) -> Response[bytes]:
     """Return what was measured, newest first; several filters must all match."""
-    from service.measurements import catalogue_name  # noqa: PLC0415 - as above
+    from service.calibrations import catalogue_name  # noqa: PLC0415 - as above
 
     filters = MeasurementFilters(
         model=model,

@@ -245,7 +245,7 @@ def get_recommendation_file(
 
 def _create(context: Context, request: TuningRequest, making: Making) -> Response[bytes]:
     # Imported on use: the latency model compiles code, and the service starts without waiting.
-    from service.measurements import known_calibrations  # noqa: PLC0415
+    from service.calibrations import known_calibrations  # noqa: PLC0415
     from service.tuning.recommend import recommend  # noqa: PLC0415
 
     calibrations = known_calibrations(
