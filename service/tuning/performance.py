@@ -24,6 +24,7 @@ from service.tuning.latency.work import StepWork, price_array, step_work
 from service.tuning.lengths import length_figures, max_tokens, mean_tokens
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.models.spec import ModelSpec
+from service.tuning.simulation.effort import is_too_fine
 from service.tuning.simulation.limits import SchedulerLimits, scheduler_limits
 from service.tuning.simulation.metrics import (
     RequestLatencies,
@@ -50,6 +51,7 @@ _SERVICE_PROMPT_TOKENS = 2000.0
 """Prompt length at which taking in one request costs twice the shortest one's time."""
 _BACKLOG_SHARE = 0.1
 """Waiting over running requests from which on an engine counts as saturated."""
+_STAND_IN = 1.5
 _KEEPS_UP = 0.97
 """Share of the offered rate that an unsaturated engine serves during a run."""
 
@@ -101,6 +103,11 @@ def predict_performance(
     _reject_endless(prepared.limits, workload)
     if method == "closed_form" or _is_too_long(workload, replicas=prepared.replicas):
         return closed_form_performance(prepared, workload=workload)
+    limits = prepared.limits
+    if is_too_fine(
+        workload, token_budget=limits.token_budget, longest_chunk=limits.longest_chunk
+    ):
+        return _less_sure(closed_form_performance(prepared, workload=workload))
     traffic = draw_traffic(workload, replicas=prepared.replicas, seed=seed, waves=waves)
     run = run_scheduler(
         prepared.price,
@@ -175,6 +182,15 @@ def closed_form_performance(prepared: Prediction, *, workload: Workload) -> Perf
         regime=regime_of(prepared, workload=workload),
         calibration=prepared.calibration,
     )
+    return msgspec.structs.replace(performance, band=band)
+
+
+def _less_sure(performance: Performance) -> Performance:
+    """Return a closed form that stands in for a simulation, its bands wider by half."""
+    band = {
+        name: [edges[0] / _STAND_IN, edges[1] * _STAND_IN]
+        for name, edges in performance.band.items()
+    }
     return msgspec.structs.replace(performance, band=band)
 
 
@@ -292,8 +308,16 @@ def regime_of(prepared: Prediction, *, workload: Workload, run: Run | None = Non
         is_unmeasured=prepared.work.is_unmeasured,
         is_burst=isinstance(workload.arrivals, BatchArrivals),
         is_open=not isinstance(workload.arrivals, ClosedLoop | BatchArrivals),
-        kv_demand=wanted / max(runnable(load, prepared.limits), 1e-9),
+        demand=_demand(wanted, load=load, limits=prepared.limits),
     )
+
+
+def _demand(wanted: float, *, load: LoadShape, limits: SchedulerLimits) -> float:
+    """Return the wanted sequences over those that the cache holds, or that may run if fewer."""
+    places = float(limits.max_num_seqs)
+    unlimited = msgspec.structs.replace(limits, max_num_seqs=1 << 40)
+    of_cache = wanted / max(runnable(load, unlimited), 1e-9)
+    return max(of_cache, wanted / places) if wanted > places else of_cache
 
 
 def _requests(run: Run) -> float:

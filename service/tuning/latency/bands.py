@@ -15,8 +15,8 @@ import msgspec
 from service.tuning.latency.calibration import Calibration
 from service.tuning.simulation.metrics import Summary
 
-TIGHT_KV_DEMAND = 0.85
-"""Demand over capacity of the KV cache or the sequence limit from which queueing decides."""
+TIGHT_DEMAND = 0.85
+"""Demand over capacity from which queueing decides."""
 _TAIL_WIDENING = {"mean": 1.0, "p50": 1.0, "p90": 1.15, "p95": 1.25, "p99": 1.5}
 """How much wider, on the log scale, tails are than the median: p99 of held-out runs missed by
 about half as much again."""
@@ -33,7 +33,8 @@ class Regime(msgspec.Struct, frozen=True, kw_only=True):
     """Generation and market of the GPU."""
     is_burst: bool
     is_open: bool
-    kv_demand: float
+    demand: float
+    """Sequences that want to run over those that can."""
     is_unmeasured: bool = False
     """Speculation, several nodes, shared experts of data-parallel ranks, context parallelism:
     modelled by their physics, hardly measured."""
@@ -63,7 +64,7 @@ def regime_cell(regime: Regime) -> str:
         return "burst"
     if regime.is_open:
         return "open"
-    return "tight" if regime.kv_demand > TIGHT_KV_DEMAND else "roomy"
+    return "tight" if regime.demand > TIGHT_DEMAND else "roomy"
 
 
 def log_factors(metric: str, regime: Regime, *, table: BandTable | None = None) -> LogFactors:
