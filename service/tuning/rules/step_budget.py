@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from api_schemas.explanation import Source
 from service.tuning.hardware.spec import Node
 from service.tuning.lengths import max_tokens
 from service.tuning.rules.base import (
@@ -14,6 +15,7 @@ from service.tuning.rules.base import (
     vllm,
     with_node,
 )
+from service.tuning.simulation.effort import is_too_fine
 
 _BUDGET = ("max_num_batched_tokens",)
 _SEQS = ("max_num_seqs",)
@@ -147,6 +149,19 @@ def _unpinned_on_slices(context: RuleContext, node: Node) -> Iterator[Remark]:
         )
 
 
+def _too_fine_to_simulate(context: RuleContext) -> Iterator[Remark]:
+    budget = positive_int(context.effective.max_num_batched_tokens)
+    threshold = positive_int(context.effective.long_prefill_token_threshold) or 0
+    if context.workload is None or budget is None:
+        return
+    if is_too_fine(context.workload, token_budget=budget, longest_chunk=threshold):
+        yield Remark(
+            message=f"Prompts are read {min(budget, threshold or budget)} tokens at a time: that"
+            " many steps are not simulated. Latency comes from the closed form, with wider bands.",
+            suggestion="Give a step at least 1024 tokens; the guides take 2048 and more.",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="SCH001",
@@ -262,5 +277,14 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         source=(thread("issue 55381"), thread("PR 55481")),
         check=with_node(_unpinned_on_slices),
+    ),
+    Rule(
+        id="SCH020",
+        title="Steps too small to be simulated",
+        help="The prediction's step-by-step run is bounded; beyond that the closed form stands in.",
+        settings=("max_num_batched_tokens", "long_prefill_token_threshold"),
+        severity="note",
+        source=(Source(title="Performance model", where="service/tuning/simulation/effort.py"),),
+        check=_too_fine_to_simulate,
     ),
 )

@@ -237,3 +237,20 @@ def test_no_alternative_is_much_better_without_a_word(
         is_worse = any(word in other.trade_off for word in ("slower", "lower", "misses a limit"))
         assert is_worse or "not chosen because" in other.trade_off, other.trade_off
         assert "times as high" not in other.trade_off
+
+
+@pytest.mark.parametrize(
+    "pin", [{"max_num_batched_tokens": 1}, {"long_prefill_token_threshold": 1}]
+)
+def test_absurdly_small_steps_are_answered_without_a_simulation(pin: dict[str, int]) -> None:
+    """A million steps are bounded by the closed form, which says so; the same answer each time."""
+    request = TuningRequest(
+        model=ModelRef(id="Qwen/Qwen3-8B"),
+        hardware=Hardware(gpu="H100-SXM5-80GB"),
+        constraints=Constraints(pin=EngineConfig(**pin)),  # type: ignore[arg-type]
+    )
+
+    advice = recommend(request)
+
+    assert "SCH020" in {finding.rule for finding in advice.findings}
+    assert advice.estimate == recommend(request).estimate

@@ -508,6 +508,11 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         {"max_num_batched_tokens": 16_384, "max_num_seqs": 2, "max_model_len": 4096},
         {"max_num_batched_tokens": 16_384, "max_num_seqs": 64, "max_model_len": 4096},
     ),
+    (
+        "SCH020",
+        {"max_num_batched_tokens": 4, "max_num_seqs": 2, "load": workload()},
+        {"max_num_batched_tokens": 256, "max_num_seqs": 2, "load": workload()},
+    ),
     ("SCH004", {"max_num_batched_tokens": 65_536}, {"max_num_batched_tokens": 16_384}),
     (
         "SCH005",
