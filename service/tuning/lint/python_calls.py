@@ -1,6 +1,8 @@
 """Python: `LLM(...)` and `AsyncEngineArgs(...)` calls, parsed and never executed."""
 
 import ast
+import re
+import warnings
 from collections.abc import Iterator
 
 from api_schemas.base import Json
@@ -9,6 +11,10 @@ from service.tuning.lint.limits import Unreadable
 from service.tuning.lint.shell import engine_of_words
 from service.tuning.lint.text import SourceFile, Span, Text
 
+_PARSED = "<checked>"
+# What the parser thinks of other people's literals is nothing to print.
+warnings.filterwarnings("ignore", category=SyntaxWarning, module=re.escape(_PARSED))
+warnings.filterwarnings("ignore", category=DeprecationWarning, module=re.escape(_PARSED))
 _CLASSES = frozenset({"LLM", "EngineArgs", "AsyncEngineArgs"})
 
 
@@ -19,7 +25,7 @@ def read_python(file: SourceFile) -> Reading:
         Unreadable: it is no Python, or nested beyond what the parser takes.
     """
     try:
-        tree = ast.parse(file.content)
+        tree = ast.parse(file.content, filename=_PARSED)
     except SyntaxError as error:
         place = file.offset_of(max(0, (error.lineno or 1) - 1), 0)
         raise Unreadable(f"it is not Python: {error.msg}", offset=place) from None
