@@ -16,9 +16,9 @@ def compiled(function: _Function) -> _Function:
     interpreter's lock: a service that simulates in threads stays able to answer.
     """
     try:
-        done = numba.njit(cache=True)(function)
+        done = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # no folder to keep the code in
-        done = numba.njit(function)
+        done = numba.njit(nogil=True)(function)
     return cast("_Function", done)
 
 

@@ -222,6 +222,27 @@ def sequence_blocks(groups: Ints, tokens: int) -> int:
 
 
 @compiled
+def covered_tokens(groups: Ints, tokens: int) -> int:
+    """Return how many tokens the blocks of a sequence of `tokens` hold."""
+    covered = 1 << 60
+    for index in range(groups.shape[0]):
+        block, cap = groups[index, 0], groups[index, 1]
+        if block > 0 and (cap == 0 or tokens < cap):
+            covered = min(covered, (tokens + block - 1) // block * block)
+    return covered
+
+
+@compiled
+def most_new_blocks(groups: Ints, tokens: int) -> int:
+    """Return the most blocks that a sequence can need for so many more tokens."""
+    blocks = 0
+    for index in range(groups.shape[0]):
+        if groups[index, 0] > 0:
+            blocks += tokens // groups[index, 0] + 1
+    return blocks
+
+
+@compiled
 def shared_blocks(groups: Ints, tokens: int) -> int:
     """Return the block ids of a prefix that all sequences share (groups that keep every token)."""
     blocks = 0
@@ -258,15 +279,17 @@ def gap_bin(seconds: float) -> int:
     LOST_BLOCKS,
     LOST_TOKENS,
     LOST_AT,
+    COVERED,
     EVENT_REACHED,
     EVENT_FIRST,
     EVENT_END,
     PREEMPTIONS,
-) = range(14)
+) = range(15)
 """Columns of the table of requests: prompt tokens and sampling steps; tokens computed and steps
 done; blocks of its own and shared ones; tokens of this step; blocks and tokens that a preemption
-took and how many blocks had been handed out by then; events of its way; preemptions."""
-NUM_COLUMNS = 14
+took and how many blocks had been handed out by then; tokens that its blocks hold; events of its
+way; preemptions."""
+NUM_COLUMNS = 15
 SENT, REACHED, SCHEDULED, FIRST, END, LATEST = range(6)
 """Columns of the times: of the way of a request, and of its latest token."""
 NUM_TIMES = 6
@@ -349,7 +372,7 @@ def preempt_last(table: Ints, lists: Ints, counters: Ints) -> None:
     table[victim, LOST_BLOCKS] = table[victim, HELD]
     table[victim, LOST_TOKENS] = table[victim, COMPUTED]
     table[victim, LOST_AT] = counters[HANDED_OUT]
-    table[victim, HELD] = table[victim, COMMON] = 0
+    table[victim, HELD] = table[victim, COMMON] = table[victim, COVERED] = 0
     table[victim, COMPUTED] = table[victim, GIVEN] = 0
     table[victim, PREEMPTIONS] += 1
     lists[SENT_BACK, counters[STACKED]] = victim
@@ -371,7 +394,8 @@ def serve_running(  # noqa: PLR0917 - compiled code takes no keywords
     table: Ints, lists: Ints, counters: Ints, limits: Ints, groups: Ints, verify: int, growth: float
 ) -> None:
     """Give the running requests their tokens, in the order of admission."""
-    counters[LEFT], counters[PREEMPTED], counters[ADMITTED] = limits[BUDGET], 0, 0
+    counters[PREEMPTED], counters[ADMITTED] = 0, 0
+    left, longest = limits[BUDGET], limits[LONGEST_CHUNK]
     index = 0
     while index < counters[RUNNING]:
         r = lists[IN_ORDER, index]
@@ -379,22 +403,25 @@ def serve_running(  # noqa: PLR0917 - compiled code takes no keywords
         count = verify
         if not is_decoding(table, r, known):
             count = known - table[r, COMPUTED]
-            if limits[LONGEST_CHUNK] > 0:
-                count = min(count, limits[LONGEST_CHUNK])
-        count = min(count, counters[LEFT])
+            if longest > 0:
+                count = min(count, longest)
+        count = min(count, left)
         table[r, GIVEN] = 0
         index += 1
         if count <= 0:
             continue
-        blocks = sequence_blocks(groups, table[r, COMPUTED] + count)
-        extra = blocks - table[r, COMMON] - table[r, HELD]
-        while extra > counters[FREE] and counters[RUNNING] >= index:
-            preempt_last(table, lists, counters)
-        if counters[RUNNING] < index:
-            break
-        take_blocks(table, r, extra, counters)
-        counters[LEFT] -= count
+        target = table[r, COMPUTED] + count
+        if target > table[r, COVERED]:
+            extra = sequence_blocks(groups, target) - table[r, COMMON] - table[r, HELD]
+            while extra > counters[FREE] and counters[RUNNING] >= index:
+                preempt_last(table, lists, counters)
+            if counters[RUNNING] < index:
+                break
+            take_blocks(table, r, extra, counters)
+            table[r, COVERED] = covered_tokens(groups, target)
+        left -= count
         table[r, GIVEN] = count
+    counters[LEFT] = left
 
 
 @compiled
@@ -525,7 +552,9 @@ def affordable_steps(  # noqa: PLR0917 - compiled code takes no keywords
 
     At most until one of them ends; the blocks of the next step are held already.
     """
-    low, high = 1, max(counters[REMAINING], 1)
+    low, high = 1, max(int(counters[REMAINING]), 1)
+    if counters[RUNNING] * most_new_blocks(groups, int(growth * (high - 1))) <= counters[FREE]:
+        return high
     middle = high
     while low < high:
         need = 0
@@ -646,9 +675,11 @@ def advance(  # noqa: PLR0917 - compiled code takes no keywords
         times[r, LATEST] = end
         table[r, GENERATED] += steps
         table[r, COMPUTED] = known_tokens(table, r, growth) - 1
-        if steps > 1:
-            blocks = sequence_blocks(groups, table[r, COMPUTED] + verify - 1)
+        target = table[r, COMPUTED] + verify - 1
+        if steps > 1 and target > table[r, COVERED]:
+            blocks = sequence_blocks(groups, target)
             take_blocks(table, r, blocks - table[r, COMMON] - table[r, HELD], counters)
+            table[r, COVERED] = covered_tokens(groups, target)
         if table[r, GENERATED] >= table[r, OUTPUTS]:
             times[r, END] = end
             table[r, EVENT_END] = event

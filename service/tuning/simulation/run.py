@@ -82,7 +82,7 @@ def run_scheduler(
     from service.tuning.simulation import kernel  # noqa: PLC0415 - loads the compiler
 
     number = len(traffic.prompts)
-    table = np.zeros((number, kernel.NUM_COLUMNS), dtype=np.int64)
+    table = np.zeros((number, kernel.NUM_COLUMNS), dtype=np.int64, order="F")
     table[:, kernel.PROMPTS] = traffic.prompts
     table[:, kernel.OUTPUTS] = _sampling_steps(traffic.outputs, growth=growth)
     times = np.zeros((number, kernel.NUM_TIMES))
