@@ -308,8 +308,16 @@ def regime_of(prepared: Prediction, *, workload: Workload, run: Run | None = Non
         is_unmeasured=prepared.work.is_unmeasured,
         is_burst=isinstance(workload.arrivals, BatchArrivals),
         is_open=not isinstance(workload.arrivals, ClosedLoop | BatchArrivals),
-        kv_demand=wanted / max(runnable(load, prepared.limits), 1e-9),
+        demand=_demand(wanted, load=load, limits=prepared.limits),
     )
+
+
+def _demand(wanted: float, *, load: LoadShape, limits: SchedulerLimits) -> float:
+    """Return the wanted sequences over those that the cache holds, or that may run if fewer."""
+    places = float(limits.max_num_seqs)
+    unlimited = msgspec.structs.replace(limits, max_num_seqs=1 << 40)
+    of_cache = wanted / max(runnable(load, unlimited), 1e-9)
+    return max(of_cache, wanted / places) if wanted > places else of_cache
 
 
 def _requests(run: Run) -> float:
