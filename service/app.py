@@ -28,6 +28,7 @@ from service.embedded import EmbeddedStore, store_url
 from service.hub import make_hub_resolver
 from service.log import get_logger
 from service.model_lookup import make_resolver
+from service.oidc import TokenVerifier, read_trust
 from service.settings import Settings
 from service.store.api_keys import ApiKeyStore
 from service.store.audit import AuditTrail
@@ -95,10 +96,11 @@ def make_context(
 ) -> Context:
     """Return what the routes work with, for callers without a key."""
     api_keys = ApiKeyStore(client)
+    tokens = TokenVerifier(read_trust(settings.oidc_file), now=now) if settings.oidc_file else None
     return Context(
         settings=settings,
         caller=ANONYMOUS,
-        authenticator=Authenticator(api_keys, settings=settings, now=now),
+        authenticator=Authenticator(api_keys, settings=settings, now=now, tokens=tokens),
         api_keys=api_keys,
         audit=AuditTrail(client),
         budgets=Budgets(client),

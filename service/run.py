@@ -19,6 +19,7 @@ from service.api.examples import curl_command
 from service.app import create_app
 from service.embedded import DataFolderInUse, EmbeddedStore, StoreNotStarted, end_with_parent
 from service.log import configure_logging, get_logger
+from service.oidc import InvalidTrust
 from service.settings import (
     InvalidSettings,
     Settings,
@@ -70,7 +71,10 @@ def _serve(
 ) -> None:
     client = connect(redis_url, timeout_s=settings.store_timeout_s)
     _refuse_to_serve_strangers(settings, client)
-    app = create_app(settings, client)
+    try:
+        app = create_app(settings, client)
+    except InvalidTrust as error:
+        _give_up(f"{variable_of('oidc_file')}: {error}", EXIT_USAGE)
     config = uvicorn.Config(
         app,
         lifespan="on",
@@ -86,7 +90,7 @@ def _serve(
 
 def _refuse_to_serve_strangers(settings: Settings, client: redis.Redis) -> None:
     """Give up when other machines could call and no key was ever made."""
-    if is_loopback(settings.host):
+    if is_loopback(settings.host) or settings.oidc_file:
         return
     try:
         made = ApiKeyStore(client).any_made()

@@ -86,6 +86,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "any address but loopback it is always so."
         ),
     ] = False
+    oidc_file: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=4096,
+                description="JSON file of the token issuers that are trusted beside API keys; "
+                "with it every caller needs a key or a token.",
+            ),
+        ]
+        | None
+    ) = None
     cors_origins: Annotated[
         str,
         Meta(

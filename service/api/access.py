@@ -20,6 +20,7 @@ from service.access import ANONYMOUS, Caller, caller_of, identifier_of, is_loopb
 from service.api.cors import origins_of
 from service.api.limits import meter_request
 from service.api.problems import Refusal
+from service.oidc import InvalidToken, TokenVerifier
 from service.settings import Settings
 from service.store.api_keys import ApiKeyStore
 from service.store.client import StoreUnavailable
@@ -161,10 +162,14 @@ class Authenticator:
         *,
         settings: Settings,
         now: Callable[[], datetime],
+        tokens: TokenVerifier | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._always_required = settings.require_keys or not is_loopback(settings.host)
+        self._tokens = tokens
+        self._always_required = (
+            settings.require_keys or tokens is not None or not is_loopback(settings.host)
+        )
         self._origins = origins_of(settings.cors_origins)
         self._now = now
         self._monotonic = monotonic
@@ -185,6 +190,11 @@ class Authenticator:
             _refuse_strangers(headers, client_host=client_host, origins=self._origins)
             return ANONYMOUS
         secret = _bearer(headers.getall("authorization", []))
+        if self._tokens is not None and "." in secret:
+            try:
+                return await asyncio.to_thread(self._tokens.caller_of, secret)
+            except InvalidToken as error:
+                raise _unauthorized(f"The token does not count. {error}", invalid=True) from None
         key = await self._find(secret)
         if key is None:
             raise _unauthorized("The API key is not known.", invalid=True)
