@@ -16,14 +16,14 @@ from rq.timeouts import JobTimeoutException
 from api_schemas.engine import Engine, EngineConfig
 from api_schemas.estimate import EstimateRequest
 from api_schemas.study import Study, StudyTrial
-from api_schemas.validation import Failure, LoadPoint, Validation
+from api_schemas.validation import Failure, LoadPoint
 from service.identifiers import timestamp
 from service.log import configure_logging, get_logger
 from service.model_lookup import make_resolver
 from service.store.models import ModelStore
 from service.store.studies import StudyStore, is_ended
 from service.store.validations import Change
-from service.studies import go_on, plan_of
+from service.studies import go_on
 from service.tuning.engine.defaults import effective_config
 from service.tuning.errors import TuningError
 from service.tuning.estimate import estimate
@@ -42,50 +42,11 @@ from workers.learn import keep_points
 from workers.run import Cancelled, Failed, OutOfTime, Run, TakenOver
 from workers.settings import WorkerSettings, read_worker_settings
 from workers.study_search import Candidate, StudySearch
+from workers.study_track import StudyTrack, as_validation
 from workers.subject import Subject, choose_subject, describe_environment
 
 _log = get_logger(__name__)
 _LEAST_SECONDS = 20.0
-
-
-class StudyTrack:
-    """The store of a study under the words in which a run writes its validation."""
-
-    def __init__(self, store: StudyStore) -> None:
-        self._store = store
-        self.points: list[LoadPoint] = []
-        """Load points since the last trial began."""
-
-    def change(
-        self,
-        identifier: str,
-        *,
-        attempt: int,
-        load_point: LoadPoint | None = None,
-        **fields: Any,  # noqa: ANN401  # fields of a validation
-    ) -> Change:
-        """Write the stage and what a study shares with a validation; keep points for the trial."""
-        if load_point is not None:
-            self.points.append(load_point)
-        kept = {name: fields[name] for name in ("stage", "notes", "environment") if name in fields}
-        return self._store.change(identifier, attempt=attempt, **kept)
-
-    def has_older_waiting(self, validation: Validation, *, owner: str) -> bool:
-        """Tell whether an older run waits for the devices; a study takes them as they come."""
-        del validation, owner
-        return False
-
-    def cancel_requested(self, identifier: str) -> bool:
-        """Tell whether somebody asked to end it."""
-        return self._store.cancel_requested(identifier)
-
-    def keep_claim(self, identifier: str, *, owner: str) -> None:
-        """Say that a process works on it."""
-        self._store.keep_claim(identifier, owner=owner)
-
-    def drop_claim(self, identifier: str) -> None:
-        """Say that nobody works on it any more."""
-        self._store.drop_claim(identifier)
 
 
 def run_study(identifier: str, attempt: int) -> None:
@@ -101,7 +62,7 @@ def run_study(identifier: str, attempt: int) -> None:
             _log.info("study_skipped", id=identifier, attempt=attempt)
             return
         track = StudyTrack(store)
-        with Run(client, track, _as_validation(study), node=settings.node) as run:  # type: ignore[arg-type]  # the same words
+        with Run(client, track, as_validation(study), node=settings.node) as run:  # type: ignore[arg-type]  # the same words
             try:
                 _conduct(_Work(run=run, track=track, store=store, study=study), settings)
             except WorkerStopping:
@@ -300,20 +261,3 @@ def _defaults(subject: Subject, config: EngineConfig, searched: tuple[str, ...])
         return effective_config(left, spec=spec, node=node, version=subject.version)
     except TuningError:
         return left
-
-
-def _as_validation(study: Study) -> Validation:
-    """Return the study in the words of a run; it is never stored."""
-    return Validation(
-        id=study.id,
-        recommendation_id=study.request.recommendation_id,
-        mode="quick",
-        plan=plan_of(study.request),
-        status="queued",
-        stage=study.stage,
-        progress=study.progress,
-        created_at=study.created_at,
-        notes=study.notes,
-        queue=study.queue,
-        attempt=study.attempt,
-    )
