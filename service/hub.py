@@ -89,7 +89,7 @@ def find_on_hub(
     Raises UnknownModel when the Hub has no such model or does not show it, and InvalidRequest
     when what it has is no model that can be described.
     """
-    cached = cache.find_from_hub(_cache_id(reference))
+    cached = cache.find_from_hub(cache_id(reference))
     if cached is not None:
         return cached
     asked = options or HubOptions()
@@ -98,7 +98,8 @@ def find_on_hub(
     return record
 
 
-def _cache_id(reference: ModelRef) -> str:
+def cache_id(reference: ModelRef) -> str:
+    """Return the id under which a cache keeps what the Hub showed: a revision is its own model."""
     return f"{reference.id}@{reference.revision}" if reference.revision else reference.id
 
 
@@ -157,7 +158,7 @@ def _read(reference: ModelRef, *, options: HubOptions) -> ModelRecord:
         )
         config = _config(Path(path), reference=reference)
     return ModelRecord(
-        id=_cache_id(reference),
+        id=cache_id(reference),
         config=config,
         weights_bytes=_weights_bytes(sizes),
         revision=info.sha,
@@ -171,7 +172,7 @@ def _read_local(reference: ModelRef) -> ModelRecord:
         reference.id, _CONFIG, revision=reference.revision, local_files_only=True
     )
     config = _config(Path(path), reference=reference)
-    return ModelRecord(id=_cache_id(reference), config=config, revision=reference.revision)
+    return ModelRecord(id=cache_id(reference), config=config, revision=reference.revision)
 
 
 def _config(path: Path, *, reference: ModelRef) -> dict[str, Json]:

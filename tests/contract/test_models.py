@@ -1,10 +1,14 @@
 """What the store of models promises, on every kind of server."""
 
 import msgspec
+import pytest
 import redis
 
+from api_schemas.model import ModelRef
+from service.model_lookup import make_resolver
 from service.store import keys
 from service.store.models import ModelRecord, ModelStore
+from service.tuning.errors import UnknownModel
 
 _RECORD = ModelRecord(id="team/model", config={"hidden_size": 8, "nested": {"a": [1, None]}})
 
@@ -50,3 +54,30 @@ def test_hub_configs_are_kept_for_their_lifetime_apart_from_registered_ones(
     assert store.find(_RECORD.id) is None
     ttl = int(str(client.ttl(keys.hub_model(_RECORD.id))))
     assert 0 < ttl <= keys.HUB_MODEL_LIFETIME_S
+
+
+def test_what_the_hub_showed_is_known_without_asking_again(client: redis.Redis) -> None:
+    """A worker resolves the model that the service found on the hub; the catalogue comes first."""
+    store = ModelStore(client)
+    resolve = make_resolver(store)
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 1000,
+        "max_position_embeddings": 2048,
+        "torch_dtype": "bfloat16",
+    }
+    with pytest.raises(UnknownModel):
+        resolve(ModelRef(id="acme/shown"))
+
+    store.remember_from_hub(ModelRecord(id="acme/shown", config=config, weights_bytes=4096))
+    store.remember_from_hub(ModelRecord(id="Qwen/Qwen3-8B", config=config))
+
+    found = resolve(ModelRef(id="acme/shown"))
+    assert (found.num_layers, found.weights_bytes) == (2, 4096)
+    assert resolve(ModelRef(id="Qwen/Qwen3-8B")).num_layers == 36
