@@ -1,6 +1,7 @@
 """`setpoint validate`: prove a recommendation on a worker of a running service."""
 
 import sys
+import threading
 
 import click
 import httpx
@@ -16,6 +17,7 @@ from service.cli.exit_codes import FAIL, INCONCLUSIVE, PASS
 
 _DEFAULT_SERVER = "http://127.0.0.1:8000"
 _WAIT_S = 3
+_MOST_FAILURES = 10
 _MODES = click.Choice(["boot", "quick", "knee", "compare", "soak"])
 _EXIT_CODES = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE, None: INCONCLUSIVE}
 
@@ -82,14 +84,21 @@ def _plan(**options: str | float | bool | None) -> ValidationPlan:
 
 def _follow(server: str, validation: Validation) -> Validation:
     """Wait for the end, and say on standard error where it is."""
-    said = ""
+    said, failures = "", 0
     while validation.status not in TERMINAL:
         now = f"{validation.status} {validation.progress:.0%}"
         if now != said:
             click.echo(now, err=True)
             said = now
         path = f"/validations/{validation.id}?{httpx.QueryParams(wait=_WAIT_S)}"
-        validation = client.get(server, path, Validation)
+        try:
+            validation, failures = client.get(server, path, Validation), 0
+        except client.Unreachable:
+            # The run does not depend on us: a service that restarts is asked again.
+            failures += 1
+            if failures > _MOST_FAILURES:
+                raise
+            threading.Event().wait(_WAIT_S)
     return validation
 
 
