@@ -23,7 +23,9 @@ def commented(lines: list[str]) -> str:
 
 def one_line(text: str) -> str:
     """Return text without line breaks and control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(text.split())
 
 
 def dump_yaml(*documents: Json, notes: list[str]) -> str:
