@@ -24,7 +24,7 @@ def _wrong_speculation(config: dict[str, Json]) -> tuple[str, str] | None:
         if stated is not None and not isinstance(stated, str):
             return f"/{key}", f"speculative_config.{key} is a name, not {stated!r}"
     tokens = config.get("num_speculative_tokens")
-    if tokens is not None and not _is_count(tokens, least=1):
+    if tokens is not None and (_whole(tokens) or 0) < 1:
         return (
             "/num_speculative_tokens",
             f"num_speculative_tokens is a whole number from 1 up, not {tokens!r}",
@@ -35,13 +35,16 @@ def _wrong_speculation(config: dict[str, Json]) -> tuple[str, str] | None:
 def _wrong_limits(config: dict[str, Json]) -> tuple[str, str] | None:
     for kind, limit in config.items():
         count = limit.get("count", 0) if isinstance(limit, dict) else limit
-        if not _is_count(count, least=0):
-            return (
-                f"/{kind}",
-                f"limit_mm_per_prompt.{kind} is a count from 0 up, not {limit!r}",
-            )
+        if _whole(count) is None:
+            return f"/{kind}", f"limit_mm_per_prompt.{kind} is a whole number, not {limit!r}"
     return None
 
 
-def _is_count(value: Json, *, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _whole(value: Json) -> int | None:
+    """Return the number that vLLM reads: a whole one, also when written as text."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        return None

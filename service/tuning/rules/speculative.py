@@ -22,7 +22,7 @@ _MANY_TOKENS = {"mtp": 3, "draft_model": 8, "ngram": 8}
 _SMALL_TARGET_BYTES = 4e9
 """Two billion weights in 16 bit."""
 _MANY_REQUESTS = 64
-_NEEDS_MODEL = frozenset({"draft_model"})
+_NEEDS_MODEL = frozenset({"draft_model", "eagle", "eagle3", "medusa", "mlp_speculator"})
 _LAYERS_ASSUMED = frozenset(
     {"longcat_flash", "step3p5", "step3p7", "step5", "step5_vl", "gemma4_assistant"}
     | {"gemma4_unified_assistant", "mimo", "mimo_v2", "mimo_v2_flash"}

@@ -99,6 +99,8 @@ def _spread_clients(problem: Problem, hardware: Hardware, trial: Trial) -> Neare
         copies = trial.copies * times
         if copies > clients:
             return None
+        if copies * trial.sized.topology.gpus <= problem.node.num_gpus:
+            continue
         more = try_out(problem, trial.sized, copies=copies, method="simulation")
         if more.meets:
             wider = _hardware_of(problem, hardware, trial, copies)

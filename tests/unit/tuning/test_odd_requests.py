@@ -116,11 +116,11 @@ def test_the_cap_is_not_below_what_the_load_needs() -> None:
     [
         ({"speculative_config": {"method": 5}}, "speculative_config/method"),
         (
-            {"speculative_config": {"method": "ngram", "num_speculative_tokens": "3"}},
+            {"speculative_config": {"method": "ngram", "num_speculative_tokens": "three"}},
             "speculative_config/num_speculative_tokens",
         ),
         ({"limit_mm_per_prompt": {"image": "x"}}, "limit_mm_per_prompt/image"),
-        ({"limit_mm_per_prompt": {"image": -1}}, "limit_mm_per_prompt/image"),
+        ({"limit_mm_per_prompt": {"image": 1.5}}, "limit_mm_per_prompt/image"),
     ],
 )
 def test_pinned_objects_hold_values_that_vllm_takes(pin: dict[str, Any], pointer: str) -> None:
@@ -142,10 +142,11 @@ def test_pinned_objects_hold_values_that_vllm_takes(pin: dict[str, Any], pointer
     [
         ({"method": "mtp", "num_speculative_tokens": 1}, "SPC002"),
         ({"method": "draft_model", "num_speculative_tokens": 3}, "SPC008"),
+        ({"method": "eagle3", "num_speculative_tokens": 3}, "SPC008"),
     ],
 )
 def test_drafting_that_vllm_refuses_is_infeasible(speculation: dict[str, Any], rule: str) -> None:
-    """Qwen3-8B has no prediction layers, and a draft model must be named."""
+    """Qwen3-8B has no prediction layers, and a drafter must be named (vLLM 0.33.0 refuses all)."""
     advice = recommend(
         TuningRequest(
             model=ModelRef(id="Qwen/Qwen3-8B"),
