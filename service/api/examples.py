@@ -11,6 +11,7 @@ from api_schemas.model import ModelRef
 from api_schemas.problem import Problem, ProblemCode
 from api_schemas.recommendation import Recommendation, RenderedFile, TuningRequest
 from api_schemas.slo import LatencyTarget, Slo
+from api_schemas.study import Choices, IntegerRange, StudyRequest
 from api_schemas.validation import ValidationPlan
 from api_schemas.workload import ClosedLoop, FixedLength, PoissonArrivals, Workload
 from service.advice import as_recommendation
@@ -27,6 +28,7 @@ _TARGETS = Slo(
 )
 RECOMMENDATION_ID = "019acfb4-5c00-7a2b-8c11-0242ac120002"
 VALIDATION_ID = "019acfb4-5c01-7d10-9a35-0242ac120002"
+STUDY_ID = "019acfb4-5c03-7e31-a2c4-0242ac120002"
 MEASUREMENT_ID = "019acfb4-5c02-7c45-b0f1-0242ac120002"
 CREATED_AT = "2025-11-29T12:00:00.000Z"
 _SHOWN = 2
@@ -77,6 +79,7 @@ def recommendation() -> Recommendation:
         advice,
         decisions=advice.decisions[:_SHOWN],
         alternatives=advice.alternatives[:_SHOWN],
+        compared=advice.compared[:_SHOWN],
         watch=advice.watch[:_SHOWN],
         files=[_first_lines(file) for file in advice.files[:_SHOWN]],
     )
@@ -88,6 +91,18 @@ def recommendation() -> Recommendation:
 def validation_plan() -> ValidationPlan:
     """Return a plan that offers the workload once as it was asked for."""
     return ValidationPlan(mode="quick", max_minutes=10)
+
+
+def study_request() -> StudyRequest:
+    """Return a search over the two settings that matter most under load."""
+    return StudyRequest(
+        recommendation_id=RECOMMENDATION_ID,
+        space={
+            "max_num_seqs": IntegerRange(low=16, high=512, log=True),
+            "max_num_batched_tokens": Choices(values=[2048, 4096, 8192, 16384]),
+        },
+        max_trials=12,
+    )
 
 
 def measurement_request() -> MeasurementRequest:
