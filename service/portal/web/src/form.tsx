@@ -592,6 +592,8 @@ function askedBy(record: Recommendation, nearest: boolean): Understood {
     ...record.request,
     hardware: record.nearest.hardware ?? record.request.hardware,
     slo: record.nearest.slo ?? record.request.slo,
+    workload: record.nearest.workload ?? record.request.workload,
+    constraints: record.nearest.constraints ?? record.request.constraints,
   };
 }
 

@@ -129,10 +129,10 @@ function Obstacle({ record }: { record: Recommendation }) {
       </div>
       {record.nearest && (
         <div>
-          <strong>Nearest way that works: {record.nearest.change}</strong>
+          <strong>Nearest way: {record.nearest.change}</strong>
           <p>{record.nearest.detail}</p>
           {record.nearest.config && <ConfigList config={record.nearest.config} />}
-          {(record.nearest.hardware || record.nearest.slo) && (
+          {(record.nearest.hardware || record.nearest.slo || record.nearest.workload || record.nearest.constraints) && (
             <p class="row">
               <a class="button small" href={`#/?from=${record.id}&nearest`}>
                 Ask for that instead

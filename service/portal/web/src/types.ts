@@ -226,6 +226,9 @@ export interface Recommendation {
     hardware: Hardware | null;
     slo: Slo | null;
     detail: string;
+    /** Absent in records of early versions. */
+    workload?: Workload | null;
+    constraints?: Record<string, Json> | null;
   } | null;
   config: Config;
   replicas: Replicas;
