@@ -13,6 +13,7 @@ from service.cli.documents import decode, read_document, refused
 from service.cli.exit_codes import FAIL
 from service.cli.hub import ResolveModel, hub_option, resolver
 from service.cli.output import console, print_advice
+from service.cli.validate import EXIT_CODES, MODES, prove
 
 _FORMATS = click.Choice(["table", "json", "markdown"])
 
@@ -31,6 +32,12 @@ _FORMATS = click.Choice(["table", "json", "markdown"])
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--write-files", metavar="DIR", help="Write the rendered files into this folder.")
 @click.option("--server", metavar="URL", help="Ask a running service instead of this process.")
+@click.option(
+    "--wait-for-validation",
+    "proof",
+    type=MODES,
+    help="Prove it on a worker of the service before ending; the verdict is the exit code.",
+)
 @hub_option
 def recommend(
     *,
@@ -39,19 +46,25 @@ def recommend(
     as_json: bool,
     write_files: str | None,
     server: str | None,
+    proof: str | None,
     hub: bool,
     **fields: Any,  # noqa: ANN401  # what click collected from the remaining options
 ) -> None:
     """Print settings with reasons, predicted memory and latency, and write files on request.
 
-    The exit code is 0 when the targets can be met and 1 when they cannot.
+    The exit code is 0 when the targets can be met and 1 when they cannot. With
+    --wait-for-validation it is 0 when the proof passes, 1 when it fails, 3 when nothing is proven.
     """
+    if proof and not server:
+        raise click.UsageError("--wait-for-validation needs --server: a worker proves it")
     advice = _ask(_request(source, fields), server, resolve_model=resolver(uses_hub=hub))
     if write_files:
         write(advice.files, Path(write_files))
     _print(advice, "json" if as_json else output)
     if not advice.feasible:
         sys.exit(FAIL)
+    if proof and server and isinstance(advice, Recommendation):
+        sys.exit(EXIT_CODES[prove(server, advice.id, mode=proof).verdict])
 
 
 def write(files: list[RenderedFile], folder: Path) -> None:

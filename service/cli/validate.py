@@ -17,16 +17,19 @@ from service.cli.exit_codes import FAIL, INCONCLUSIVE, PASS
 
 _DEFAULT_SERVER = "http://127.0.0.1:8000"
 _WAIT_S = 3
+_MINUTES = 10
 _MOST_FAILURES = 10
-_MODES = click.Choice(["boot", "quick", "knee", "compare", "soak"])
-_EXIT_CODES = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE, None: INCONCLUSIVE}
+MODES = click.Choice(["boot", "quick", "knee", "compare", "soak"])
+EXIT_CODES = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE, None: INCONCLUSIVE}
 
 
 @click.command()
 @click.argument("identifier", metavar="ID", required=False)
 @click.option("-f", "--file", "source", metavar="REQUEST", help="Ask for advice first: JSON, YAML.")
-@click.option("--mode", type=_MODES, default="quick", show_default=True)
-@click.option("--minutes", type=float, default=10, show_default=True, help="Most it may take.")
+@click.option("--mode", type=MODES, default="quick", show_default=True)
+@click.option(
+    "--minutes", type=float, default=_MINUTES, show_default=True, help="Most it may take."
+)
 @click.option("--model-path", metavar="PATH", help="Folder of the model on the worker's node.")
 @click.option("--node", help="Only this node.")
 @click.option("--gpu", help="Any node with this GPU, whatever was recommended.")
@@ -51,14 +54,25 @@ def validate(
     if (identifier is None) == (source is None):
         raise click.UsageError("give either the ID of a recommendation or a request with -f")
     recommendation = identifier or _recommend(server, str(source))
-    path = f"/recommendations/{recommendation}/validations"
-    validation = client.post(server, path, _plan(**options), Validation)
-    click.echo(f"validation {validation.id}", err=True)
+    validation = _start(server, recommendation, _plan(**options))
     if wait:
         validation = _follow(server, validation)
     _print(validation, as_json=as_json)
     if wait:
-        sys.exit(_EXIT_CODES[validation.verdict])
+        sys.exit(EXIT_CODES[validation.verdict])
+
+
+def prove(server: str, recommendation: str, *, mode: str) -> Validation:
+    """Return the finished validation of a stored recommendation; progress goes to stderr."""
+    plan = _plan(mode=mode, minutes=_MINUTES, queue_up=False, model_path=None)
+    return _follow(server, _start(server, recommendation, plan))
+
+
+def _start(server: str, recommendation: str, plan: ValidationPlan) -> Validation:
+    path = f"/recommendations/{recommendation}/validations"
+    validation = client.post(server, path, plan, Validation)
+    click.echo(f"validation {validation.id}", err=True)
+    return validation
 
 
 def _recommend(server: str, source: str) -> str:
@@ -69,7 +83,7 @@ def _recommend(server: str, source: str) -> str:
 
 
 def _plan(**options: str | float | bool | None) -> ValidationPlan:
-    place = {name: options[name] for name in ("node", "gpu") if options[name]}
+    place = {name: options[name] for name in ("node", "gpu") if options.get(name)}
     body = {
         "mode": options["mode"],
         "max_minutes": options["minutes"],

@@ -104,9 +104,7 @@ def predict_performance(
     if method == "closed_form" or _is_too_long(workload, replicas=prepared.replicas):
         return closed_form_performance(prepared, workload=workload)
     limits = prepared.limits
-    if is_too_fine(
-        workload, token_budget=limits.token_budget, longest_chunk=limits.longest_chunk
-    ):
+    if is_too_fine(workload, token_budget=limits.token_budget, longest_chunk=limits.longest_chunk):
         return _less_sure(closed_form_performance(prepared, workload=workload))
     traffic = draw_traffic(workload, replicas=prepared.replicas, seed=seed, waves=waves)
     run = run_scheduler(

@@ -66,6 +66,26 @@ def test_a_request_is_proven_from_the_command_line(service: ServiceWithWorker) -
     assert json.loads(shown.stdout)["verdict"] == "pass"
 
 
+def test_advice_can_wait_for_its_proof(service: ServiceWithWorker) -> None:
+    """One command asks, proves and lets the verdict decide, as a pipeline needs it."""
+    with service:
+        until(lambda: _workers(service), "the worker")
+        request = json.dumps(request_for("tiny"))
+
+        done = _setpoint(
+            *("recommend", "-f", "-", "--json", "--wait-for-validation", "boot"),
+            *("--server", service.base_url),
+            stdin=request,
+        )
+        offline = _setpoint("recommend", "-f", "-", "--wait-for-validation", "boot", stdin=request)
+        record = json.loads(done.stdout)
+        proofs = service.client.get(f"/recommendations/{record['id']}").json()["validations"]
+
+    assert [proof["status"] for proof in proofs] == ["succeeded"]
+    assert done.returncode == {"pass": 0, "fail": 1}.get(proofs[0]["verdict"], 3)
+    assert offline.returncode == 2
+
+
 def test_a_failed_start_is_no_pass(service: ServiceWithWorker) -> None:
     """What proved nothing exits with 3 and says why."""
     with service:
