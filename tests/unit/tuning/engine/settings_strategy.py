@@ -42,7 +42,9 @@ def values(setting: Setting, version: EngineVersion) -> st.SearchStrategy[Json]:
     items = st.sampled_from(list(allowed)) if allowed else _items(setting)
     if setting.is_list or setting.is_repeated:
         plain = items.filter(lambda item: not str(item).startswith("-"))
-        return st.lists(plain, min_size=1, max_size=3)
+        # A repeated flag becomes one YAML key per value, so the same value twice has no form there.
+        unique_by = str if setting.is_repeated else None
+        return st.lists(plain, min_size=1, max_size=3, unique_by=unique_by)
     return items
 
 

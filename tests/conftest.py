@@ -1,0 +1,6 @@
+"""What all tests share: property tests draw the same examples in every run."""
+
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
