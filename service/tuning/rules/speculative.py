@@ -55,8 +55,9 @@ def _missing_model(context: RuleContext) -> Iterator[Remark]:
 
 
 def _no_prediction_layers(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
-    if spec.model_type in _LAYERS_ASSUMED:
-        return
+    names_drafter = bool((context.given.speculative_config or {}).get("model"))
+    if spec.model_type in _LAYERS_ASSUMED or names_drafter:
+        return  # a drafter that is named brings the layers itself, as Gemma 4's assistants do
     if speculative_method(context.given) == "mtp" and spec.mtp_layers == 0:
         yield Remark(
             message="The config names no multi-token-prediction layers to draft with.",

@@ -575,6 +575,12 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         | {"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}},
     ),
     (
+        "SPC002",
+        {"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}},
+        {"model": GEMMA_4, "gpus": 2}
+        | {"speculative_config": {"method": "mtp", "model": "x/d", "num_speculative_tokens": 1}},
+    ),
+    (
         "SPC003",
         {"model": GEMMA_4, "gpus": 2, "release": "0.20.1"}
         | {"speculative_config": {"model": "x/drafter", "num_speculative_tokens": 4}},
