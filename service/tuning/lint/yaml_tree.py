@@ -161,7 +161,8 @@ class _Builder:
         name = event.anchor
         if name not in self._anchors:
             raise Unreadable(f"the alias *{name} names nothing", offset=_start(event))
-        self._put(self._anchors[name], anchor=None, size=self._sizes[name])
+        size = self._sizes[name]
+        self._put(self._anchors[name], anchor=None, size=size, new=size)
 
     def _close(self, event: yaml.CollectionEndEvent) -> None:
         done = self._open.pop()
@@ -173,8 +174,9 @@ class _Builder:
             node = Sequence(tuple(done.children), span)
         self._put(node, anchor=done.event.anchor, size=done.size)
 
-    def _put(self, node: Node, *, anchor: str | None, size: int) -> None:
-        self._count += size
+    def _put(self, node: Node, *, anchor: str | None, size: int, new: int = 1) -> None:
+        """Hang a node into what is open; `size` is all it holds, `new` what was not counted yet."""
+        self._count += new
         if self._count > MAX_NODES:
             raise Unreadable(
                 f"it holds more than {MAX_NODES:,} values once its aliases are followed",

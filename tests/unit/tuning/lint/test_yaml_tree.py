@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.tuning.lint.limits import Unreadable
+from service.tuning.lint.limits import MAX_NODES, Unreadable
 from service.tuning.lint.text import SourceFile
 from service.tuning.lint.yaml_tree import Mapping, Node, Scalar, Sequence, find, plain, read_yaml
 
@@ -88,3 +88,15 @@ def test_lists_and_mappings_know_their_place() -> None:
     assert isinstance(node, Sequence)
     assert isinstance(node.items[1], Mapping)
     assert content[node.items[1].span.start : node.items[1].span.end] == "{b: 1}"
+
+
+def test_the_limit_counts_every_value_once() -> None:
+    """A long manifest is read whatever its depth: a value counts once, not once per level."""
+    levels = 20
+    line = "{a: " * levels + "1" + "}" * levels
+    items = MAX_NODES // (2 * levels + 1) - 1
+
+    (document,) = _read("\n".join(f"- {line}" for _ in range(items)))
+
+    assert isinstance(document, Sequence)
+    assert len(document.items) == items
