@@ -63,8 +63,13 @@ class Core(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
 
 
-def core_that_fits(request: TuningRequest, problem: Problem, found: Found, pick: Trial) -> Core:
-    """Return the answer for a configuration that starts, whether or not it meets the limits."""
+def core_that_fits(
+    request: TuningRequest, problem: Problem, found: Found, pick: Trial, *, is_step: bool = False
+) -> Core:
+    """Return the answer for a configuration that starts, whether or not it meets the limits.
+
+    A mere step on the way to an answer needs no alternatives.
+    """
     config = emitted(problem, pick.sized.config, pick.sized.effective)
     case = Case(
         problem=problem,
@@ -82,8 +87,8 @@ def core_that_fits(request: TuningRequest, problem: Problem, found: Found, pick:
     )
     estimate = _estimate_of_pick(problem, config, pick, findings)
     binding, nearest = _obstacle(request, problem, pick, findings)
-    fewer = fewer_copies(problem, pick) if pick.meets else None
-    others = alternates(problem, found, fewer=fewer)
+    fewer = fewer_copies(problem, pick) if pick.meets and not is_step else None
+    others = () if is_step else alternates(problem, found, fewer=fewer)
     return Core(
         feasible=binding is None,
         headline=feasible_headline(problem, pick)

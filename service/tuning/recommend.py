@@ -31,7 +31,7 @@ from service.tuning.search.baseline import baseline_of
 from service.tuning.search.drafter import resolve_drafter
 from service.tuning.search.obstacles import is_beyond_length
 from service.tuning.search.pins import check_pins
-from service.tuning.search.problem import Problem, pose_problem
+from service.tuning.search.problem import Problem, pose_problem, sharing_memory
 from service.tuning.search.usual_limits import find_within_usual_limits
 from service.tuning.situation import ModelResolver
 from service.tuning.way_out import Answered, with_way_out
@@ -56,13 +56,13 @@ def recommend(
 
     def ask(changed: TuningRequest) -> Answered:
         posed, _ = understand(changed, resolve_model=resolve_model, calibrations=calibrations)
-        return _solved(changed, posed)
+        return _solved(changed, sharing_memory(posed, problem), is_step=True)
 
     core = with_way_out(answered, ask)
     return _advice(answered.request, answered.problem, core, notes)
 
 
-def _solved(request: TuningRequest, problem: Problem) -> Answered:
+def _solved(request: TuningRequest, problem: Problem, *, is_step: bool = False) -> Answered:
     """Return the request with its answer, whose nearest change nobody has tried yet."""
     request = _with_named_hardware(request, problem.node)
     if is_beyond_length(problem):
@@ -72,7 +72,7 @@ def _solved(request: TuningRequest, problem: Problem) -> Answered:
     if found.pick is None:
         core = core_that_does_not_fit(request, problem, found)
         return Answered(request=request, problem=problem, core=core)
-    core = core_that_fits(request, found.problem, found, found.pick)
+    core = core_that_fits(request, found.problem, found, found.pick, is_step=is_step)
     return Answered(request=request, problem=found.problem, core=core)
 
 

@@ -44,7 +44,7 @@ def alternates(problem: Problem, found: Found, *, fewer: Trial | None) -> tuple[
     for label, trial in named.items():
         if trial is None or not _beats(label, trial, reference):
             continue
-        simulated = _simulated(problem, trial, found=found)
+        simulated = _simulated(problem, trial)
         is_new = all(_differs(simulated, other.trial) for other in chosen)
         is_no_way_out = pick.meets and not simulated.meets and label != _PRECISION
         if is_new and not is_no_way_out and _beats(label, simulated, pick):
@@ -88,9 +88,8 @@ def _differs(one: Trial, other: Trial) -> bool:
     return (one.sized.config, one.copies) != (other.sized.config, other.copies)
 
 
-def _simulated(problem: Problem, trial: Trial, *, found: Found) -> Trial:
+def _simulated(problem: Problem, trial: Trial) -> Trial:
     """Return the trial simulated, with the capacity that the simulation confirms for it."""
     if trial.method == "simulation":
         return trial
-    done = (one for one in found.finalists if not _differs(one, trial))
-    return next(done, None) or with_carried_capacity(problem, confirm(problem, trial))
+    return with_carried_capacity(problem, confirm(problem, trial))

@@ -1,5 +1,7 @@
 """How much of a load a configuration carries by simulation: the closed form knows no tails."""
 
+from bisect import bisect_left
+
 import msgspec
 
 from api_schemas.slo import Slo
@@ -8,7 +10,7 @@ from service.tuning.search.share import scaled, share_of
 from service.tuning.search.trial import Trial, predict
 
 _SHARES = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 0.08, 0.04, 0.02)
-"""Shares of the offered rate that are tried, largest first."""
+"""Shares of the offered rate that are told apart, largest first."""
 
 
 _HALVINGS = 3
@@ -43,7 +45,7 @@ class _Carries:
 
 
 def carried_factor(problem: Problem, trial: Trial, *, slo: Slo | None = None) -> float | None:
-    """Return the largest tried share of the offered rate that keeps the limits.
+    """Return the largest share of the offered rate, out of ten, that keeps the limits.
 
     None when even a fiftieth breaks one. A load far beyond the closed form's capacity starts
     from there.
@@ -52,7 +54,8 @@ def carried_factor(problem: Problem, trial: Trial, *, slo: Slo | None = None) ->
     start = min(1.0, _GENEROUS * (trial.capacity_factor or 1.0))
     if trial.performance.saturated and problem.demand.requests_per_s:
         start = min(start, _GENEROUS * trial.requests_per_s / problem.demand.requests_per_s)
-    return next((start * share for share in _SHARES if carries(start * share)), None)
+    place = bisect_left(_SHARES, True, key=lambda share: carries(start * share))
+    return start * _SHARES[place] if place < len(_SHARES) else None
 
 
 def with_carried_capacity(problem: Problem, pick: Trial) -> Trial:

@@ -156,6 +156,18 @@ def at_rate(problem: Problem, requests_per_s: float) -> Problem:
     return msgspec.structs.replace(problem, filled=filled, demand=demand_of(workload))
 
 
+def sharing_memory(problem: Problem, known: Problem) -> Problem:
+    """Return the problem with what was computed for a like one, where it means the same."""
+    if problem.demand.shared_prefix_tokens != known.demand.shared_prefix_tokens:
+        return problem
+    return msgspec.structs.replace(
+        problem,
+        spec=known.spec if problem.spec == known.spec else problem.spec,
+        node=known.node if problem.node == known.node else problem.node,
+        memory=known.memory,
+    )
+
+
 def whole(value: float) -> int:
     """Return the value rounded up, at least 1."""
     return max(1, math.ceil(value - 1e-9))

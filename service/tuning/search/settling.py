@@ -1,5 +1,7 @@
 """The load at which a machine is looked at, and the room that a pick leaves above it."""
 
+import msgspec
+
 from service.tuning.search.carried import carried_factor, with_carried_capacity
 from service.tuning.search.problem import Problem, at_rate
 from service.tuning.search.ranking import merit, ranked
@@ -14,6 +16,8 @@ from service.tuning.search.trial import SLOWEST_FACTOR, Trial, try_out, with_cap
 
 _WORTH_SETTLING = 1.1
 """The load is looked at again when it is this far above the operating point."""
+_DOUBT = 1.5
+"""How much more of its capacity by the closed form a rival may confirm than the first does."""
 _OPERATING_SHARE = 0.7
 """Of its capacity, where a machine is looked at when no load is stated."""
 
@@ -54,14 +58,34 @@ def settle_by_simulation(problem: Problem, finalists: list[Trial]) -> tuple[Prob
 
 
 def by_confirmed_capacity(problem: Problem, finalists: list[Trial]) -> list[Trial]:
-    """Return the finalists ranked by the capacity that the simulation confirms for each.
+    """Return the finalists ranked by the capacity that the simulation confirms.
 
-    The closed form knows no tails, and errs differently for each of them: a pick by its figures
-    may lose to one beside it by a multiple.
+    The closed form knows no tails, and errs differently for each of them. One that could not win
+    even if the closed form erred much less for it than for the first is not simulated further: it
+    gets the share of its capacity that was confirmed for the first.
     """
     if len([trial for trial in finalists if trial.meets]) <= 1:
         return finalists
-    return ranked(problem, [with_carried_capacity(problem, trial) for trial in finalists])
+    first = with_carried_capacity(problem, finalists[0])
+    share = (first.capacity_factor or 1.0) / (finalists[0].capacity_factor or 1.0)
+    confirmed = [first]
+    for rival in finalists[1:]:
+        possible = _with_share(rival, min(1.0, share * _DOUBT))
+        best = max(merit(problem, one) for one in confirmed)
+        confirmed.append(
+            with_carried_capacity(problem, rival)
+            if merit(problem, possible) > best
+            else _with_share(rival, share)
+        )
+    return ranked(problem, confirmed)
+
+
+def _with_share(trial: Trial, share: float) -> Trial:
+    """Return a trial with this share of its capacity, but no less than the load that it meets."""
+    factor = trial.capacity_factor
+    if factor is None or not trial.meets:
+        return trial
+    return msgspec.structs.replace(trial, capacity_factor=max(1.0, factor * share))
 
 
 def with_headroom(problem: Problem, pick: Trial) -> Trial:
