@@ -82,12 +82,16 @@ def predict_performance(
     calibration: Calibration | None = None,
     coefficients: Coefficients | None = None,
     waves: float = WAVES,
+    stops_when_lost: bool = False,
 ) -> Performance:
     """Return latency and throughput of all replicas together under the workload.
 
     `config` has every default filled in, `workload` its preset, and its arrivals are no users. A
     closed loop is predicted as benchmarks run it (see `simulation.traffic`), `waves` requests per
     client. The same arguments give the same answer.
+
+    Raises:
+        LimitMissed: With `stops_when_lost`, an open loop cannot keep a limit any more.
     """
     prepared = prepare(
         spec=spec,
@@ -113,6 +117,7 @@ def predict_performance(
         limits=prepared.limits,
         front_end=prepared.front_end,
         growth=prepared.work.tokens_per_step,
+        limited_by=slo if stops_when_lost and traffic.concurrency == 0 else None,
     )
     if run is None:
         raise InvalidRequest(

@@ -8,6 +8,7 @@ from api_schemas.slo import Slo
 from service.tuning.search.problem import Problem
 from service.tuning.search.share import scaled, share_of
 from service.tuning.search.trial import Trial, predict
+from service.tuning.simulation.bounds import LimitMissed
 
 _SHARES = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 0.08, 0.04, 0.02)
 """Shares of the offered rate that are told apart, largest first."""
@@ -34,13 +35,17 @@ class _Carries:
         )
 
     def __call__(self, factor: float) -> bool:
-        performance, outcomes = predict(
-            self._problem,
-            self._sized,
-            scaled(self._share, factor),
-            self._limits,
-            method="simulation",
-        )
+        try:
+            performance, outcomes = predict(
+                self._problem,
+                self._sized,
+                scaled(self._share, factor),
+                self._limits,
+                method="simulation",
+                stops_when_lost=True,
+            )
+        except LimitMissed:
+            return False
         return not performance.saturated and all(outcome.margin >= 0 for outcome in outcomes)
 
 

@@ -153,11 +153,24 @@ def _bracket(holds: _Holds, *, starts_well: bool) -> tuple[float, float]:
 
 
 def predict(
-    problem: Problem, sized: Sized, workload: Workload, slo: Slo, *, method: Method
+    problem: Problem,
+    sized: Sized,
+    workload: Workload,
+    slo: Slo,
+    *,
+    method: Method,
+    stops_when_lost: bool = False,
 ) -> tuple[Performance, tuple[TargetOutcome, ...]]:
     """Return the prediction for one copy under this load, and its limits judged."""
     if method == "simulation":
-        return predict_config(problem, sized.effective, sized.plan, workload=workload, slo=slo)
+        return predict_config(
+            problem,
+            sized.effective,
+            sized.plan,
+            workload=workload,
+            slo=slo,
+            stops_when_lost=stops_when_lost,
+        )
     workload = accepted_workload(workload, max_model_len=sized.plan.max_model_len)
     return closed_form(prepared(problem, sized), workload, slo)
 
@@ -172,7 +185,13 @@ def closed_form(
 
 
 def predict_config(
-    problem: Problem, effective: EngineConfig, plan: MemoryPlan, *, workload: Workload, slo: Slo
+    problem: Problem,
+    effective: EngineConfig,
+    plan: MemoryPlan,
+    *,
+    workload: Workload,
+    slo: Slo,
+    stops_when_lost: bool = False,
 ) -> tuple[Performance, tuple[TargetOutcome, ...]]:
     """Return the simulated behaviour of one copy of any configuration that fits."""
     content = encoded((effective, workload, slo))
@@ -180,12 +199,20 @@ def predict_config(
         problem.spec,
         problem.node,
         content,
-        lambda: _simulated(problem, effective, plan, workload=workload, slo=slo),
+        lambda: _simulated(
+            problem, effective, plan, workload=workload, slo=slo, stops_when_lost=stops_when_lost
+        ),
     )
 
 
 def _simulated(
-    problem: Problem, effective: EngineConfig, plan: MemoryPlan, *, workload: Workload, slo: Slo
+    problem: Problem,
+    effective: EngineConfig,
+    plan: MemoryPlan,
+    *,
+    workload: Workload,
+    slo: Slo,
+    stops_when_lost: bool,
 ) -> tuple[Performance, tuple[TargetOutcome, ...]]:
     workload = accepted_workload(workload, max_model_len=plan.max_model_len)
     known = problem.calibration_of(effective)
@@ -200,6 +227,7 @@ def _simulated(
         speculative=problem.model.speculative,
         calibration=known.under(workload) if known is not None else None,
         method="simulation",
+        stops_when_lost=stops_when_lost,
     )
     return performance, tuple(judge_slo(performance, slo))
 

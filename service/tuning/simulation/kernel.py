@@ -333,6 +333,8 @@ free blocks and all ever handed out; blocks of the shared prefix and whether it 
 budget left, whether this step preempted, admitted, found the engine idle; steps until an answer
 ends or a window fills, sequences whose window still grows, decoding sequences."""
 NUM_COUNTERS = 16
+LOST = -2
+"""Returned by a run that cannot keep its limits any more."""
 NOW, TAKEN_IN = 0, 1
 """Places in the array of clocks: the engine's, and when the front end is free again."""
 
@@ -630,6 +632,13 @@ def share_prefix(table: Ints, r: int, counters: Ints, limits: Ints, groups: Ints
 
 
 @compiled
+def count_late(seconds: float, metric: int, late: Floats) -> None:
+    """Count a request whose latency is above what `late` allows for the metric."""
+    if seconds > late[metric, 0]:
+        late[metric, 1] -= 1.0
+
+
+@compiled
 def advance(  # noqa: PLR0917 - compiled code takes no keywords
     table: Ints,
     lists: Ints,
@@ -643,6 +652,7 @@ def advance(  # noqa: PLR0917 - compiled code takes no keywords
     event: int,
     gaps: Floats,
     totals: Floats,
+    late: Floats,
 ) -> int:
     """Book the outcome of the steps for every running request; return how many ended.
 
@@ -664,6 +674,7 @@ def advance(  # noqa: PLR0917 - compiled code takes no keywords
                 continue
         if table[r, GENERATED] == 0:
             times[r, FIRST] = end
+            count_late(end - times[r, SENT], 0, late)
             table[r, EVENT_FIRST] = event
             share_prefix(table, r, counters, limits, groups)
         elif times[r, LATEST] == start:
@@ -682,6 +693,8 @@ def advance(  # noqa: PLR0917 - compiled code takes no keywords
             table[r, COVERED] = covered_tokens(groups, target)
         if table[r, GENERATED] >= table[r, OUTPUTS]:
             times[r, END] = end
+            count_late((end - times[r, FIRST]) / max(table[r, OUTPUTS] - 1, 1), 1, late)
+            count_late(end - times[r, SENT], 2, late)
             table[r, EVENT_END] = event
             counters[FREE] += table[r, HELD]
             table[r, HELD] = table[r, COMMON] = 0
@@ -792,10 +805,12 @@ def simulate(  # noqa: PLR0917 - compiled code takes no keywords
     gaps: Floats,
     totals: Floats,
     record: Floats,
+    late: Floats,
 ) -> int:
     """Run the requests through vLLM's scheduler; return the number of events, -1 if stuck.
 
-    See `run.py` for what the arrays mean.
+    Rows of `late` are seconds and how many requests may take longer; `LOST` is returned as soon
+    as more did. See `run.py` for what the arrays mean.
     """
     window, verify = int(price[WINDOW]), int(price[VERIFY])
     number, clients = table.shape[0], limits[CLIENTS]
@@ -833,8 +848,22 @@ def simulate(  # noqa: PLR0917 - compiled code takes no keywords
             return -1
         add_integrals(counters, limits, step, totals)
         ended = advance(
-            table, lists, times, counters, limits, groups, verify, growth, step, event, gaps, totals
+            table,
+            lists,
+            times,
+            counters,
+            limits,
+            groups,
+            verify,
+            growth,
+            step,
+            event,
+            gaps,
+            totals,
+            late,
         )
+        if late[:, 1].min() < 0.0:
+            return LOST
         finished += ended
         event += 1
         replace_ended(table, times, counters, front, clocks, ended)

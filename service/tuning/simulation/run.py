@@ -4,7 +4,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from api_schemas.slo import Slo
 from service.tuning.latency.price import GAP_BINS, NUM_BATCH
+from service.tuning.simulation.bounds import LimitMissed, latency_bounds
 from service.tuning.simulation.limits import SchedulerLimits
 from service.tuning.simulation.traffic import Traffic
 
@@ -71,6 +73,7 @@ def run_scheduler(
     front_end: FrontEnd = NO_FRONT_END,
     growth: float = 1.0,
     max_events: int = 0,
+    limited_by: Slo | None = None,
 ) -> Run | None:
     """Return what happens to the requests; None when one of them can never be served.
 
@@ -78,6 +81,9 @@ def run_scheduler(
     and blocks used; most blocks used; sum and number of gaps; steps; tokens computed again.
     `growth` is the mean number of tokens a sequence gains per step (speculation); `max_events`
     above zero records the batch of every event.
+
+    Raises:
+        LimitMissed: A latency limit in `limited_by` cannot hold any more; only for equal weights.
     """
     from service.tuning.simulation import kernel  # noqa: PLC0415 - loads the compiler
 
@@ -102,7 +108,10 @@ def run_scheduler(
         gaps,
         totals,
         record,
+        latency_bounds(limited_by, number=number, growth=growth),
     )
+    if events == kernel.LOST:
+        raise LimitMissed("a latency limit is missed")
     if events < 0:
         return None
     span = max(float(totals[0]), 1e-12)
