@@ -68,7 +68,7 @@ def core_that_fits(
 ) -> Core:
     """Return the answer for a configuration that starts, whether or not it meets the limits.
 
-    A mere step on the way to an answer needs no alternatives.
+    A mere step on the way to an answer needs neither alternatives nor reasons.
     """
     config = emitted(problem, pick.sized.config, pick.sized.effective)
     case = Case(
@@ -99,10 +99,10 @@ def core_that_fits(
         config=config,
         effective=pick.sized.effective,
         replicas=replicas_of(pick),
-        decisions=decide(case),
+        decisions=[] if is_step else decide(case),
         estimate=estimate,
         alternatives=[alternative(problem, other, pick) for other in others],
-        compared=compared_layouts(problem, found, config=config),
+        compared=[] if is_step else compared_layouts(problem, found, config=config),
         cost=cost_of(problem, pick),
         findings=[*findings, *guide_findings(case)],
     )

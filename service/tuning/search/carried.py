@@ -59,7 +59,7 @@ def carried_factor(problem: Problem, trial: Trial, *, slo: Slo | None = None) ->
     start = min(1.0, _GENEROUS * (trial.capacity_factor or 1.0))
     if trial.performance.saturated and problem.demand.requests_per_s:
         start = min(start, _GENEROUS * trial.requests_per_s / problem.demand.requests_per_s)
-    place = bisect_left(_SHARES, True, key=lambda share: carries(start * share))
+    place = bisect_left(_SHARES, 1, key=lambda share: int(carries(start * share)))
     return start * _SHARES[place] if place < len(_SHARES) else None
 
 
