@@ -639,6 +639,19 @@ def count_late(seconds: float, metric: int, late: Floats) -> None:
 
 
 @compiled
+def leave(  # noqa: PLR0917 - compiled code takes no keywords
+    table: Ints, times: Floats, counters: Ints, r: int, end: float, event: int, late: Floats
+) -> None:
+    """Let a request go whose answer is complete."""
+    times[r, END] = end
+    count_late((end - times[r, FIRST]) / max(table[r, OUTPUTS] - 1, 1), 1, late)
+    count_late(end - times[r, SENT], 2, late)
+    table[r, EVENT_END] = event
+    counters[FREE] += table[r, HELD]
+    table[r, HELD] = table[r, COMMON] = 0
+
+
+@compiled
 def advance(  # noqa: PLR0917 - compiled code takes no keywords
     table: Ints,
     lists: Ints,
@@ -646,18 +659,18 @@ def advance(  # noqa: PLR0917 - compiled code takes no keywords
     counters: Ints,
     limits: Ints,
     groups: Ints,
-    verify: int,
-    growth: float,
+    booked: tuple[int, float, int],
     step: Floats,
-    event: int,
     gaps: Floats,
     totals: Floats,
     late: Floats,
 ) -> int:
     """Book the outcome of the steps for every running request; return how many ended.
 
+    `booked` is the tokens checked and the tokens gained per step, and the event.
     `step` holds the start, the time of the first step, the time of all, and their number.
     """
+    verify, growth, event = booked
     start, first_s, duration, steps = step[0], step[1], step[2], int(step[3])
     end = start + duration
     number, kept, plain, later = counters[RUNNING], 0, 0, 0
@@ -692,12 +705,7 @@ def advance(  # noqa: PLR0917 - compiled code takes no keywords
             take_blocks(table, r, blocks - table[r, COMMON] - table[r, HELD], counters)
             table[r, COVERED] = covered_tokens(groups, target)
         if table[r, GENERATED] >= table[r, OUTPUTS]:
-            times[r, END] = end
-            count_late((end - times[r, FIRST]) / max(table[r, OUTPUTS] - 1, 1), 1, late)
-            count_late(end - times[r, SENT], 2, late)
-            table[r, EVENT_END] = event
-            counters[FREE] += table[r, HELD]
-            table[r, HELD] = table[r, COMMON] = 0
+            leave(table, times, counters, r, end, event, late)
             kept -= 1
     counters[RUNNING] = kept
     count_gaps(first_s, float(plain), gaps, totals)
@@ -792,6 +800,32 @@ def time_steps(  # noqa: PLR0917 - compiled code takes no keywords
 
 
 @compiled
+def next_arrival_s(times: Floats, counters: Ints, now: float) -> float:
+    """Return the seconds until the next request reaches the engine."""
+    is_alone = counters[ARRIVED] == counters[ISSUED]
+    seconds: float = np.inf if is_alone else times[counters[ARRIVED], REACHED] - now - TIE_S
+    return seconds
+
+
+@compiled
+def send_first(  # noqa: PLR0917 - compiled code takes no keywords
+    table: Ints,
+    times: Floats,
+    counters: Ints,
+    limits: Ints,
+    arrivals: Floats,
+    front: Floats,
+    clocks: Floats,
+) -> None:
+    """Send the requests that wait for no answer: one per client, or all at their time."""
+    number, clients = table.shape[0], limits[CLIENTS]
+    counters[FREE] = limits[BLOCKS]
+    counters[ISSUED] = min(clients, number) if clients > 0 else number
+    for r in range(counters[ISSUED]):
+        send(table, times, r, 0.0 if clients > 0 else arrivals[r], front, clocks)
+
+
+@compiled
 def simulate(  # noqa: PLR0917 - compiled code takes no keywords
     price: Floats,
     limits: Ints,
@@ -809,17 +843,13 @@ def simulate(  # noqa: PLR0917 - compiled code takes no keywords
 ) -> int:
     """Run the requests through vLLM's scheduler; return the number of events, -1 if stuck.
 
-    Rows of `late` are seconds and how many requests may take longer; `LOST` is returned as soon
-    as more did. See `run.py` for what the arrays mean.
+    See `run.py` for what the arrays mean; `LOST` when more are late than `late` allows.
     """
     window, verify = int(price[WINDOW]), int(price[VERIFY])
-    number, clients = table.shape[0], limits[CLIENTS]
+    number = table.shape[0]
     counters, clocks = np.zeros(NUM_COUNTERS, np.int64), np.zeros(2)
     batch, step = np.zeros(NUM_BATCH), np.zeros(4)
-    counters[FREE] = limits[BLOCKS]
-    counters[ISSUED] = min(clients, number) if clients > 0 else number
-    for r in range(counters[ISSUED]):
-        send(table, times, r, 0.0 if clients > 0 else arrivals[r], front, clocks)
+    send_first(table, times, counters, limits, arrivals, front, clocks)
     finished = event = 0
     while finished < number:
         receive(table, times, counters, clocks, event)
@@ -834,33 +864,21 @@ def simulate(  # noqa: PLR0917 - compiled code takes no keywords
         if counters[PREEMPTED] == 0:
             admit_waiting(table, lists, times, counters, limits, groups, growth, now, totals)
         measure_batch(table, lists, counters, batch, window, growth)
-        if batch[0] + batch[1] == 0.0 and counters[PREEMPTED] == 1:
-            continue
         if batch[0] + batch[1] == 0.0:
+            if counters[PREEMPTED] == 1:
+                continue
             return -1
         steps = equal_steps(table, lists, times, counters, limits, groups, verify, growth, now)
-        is_alone = counters[ARRIVED] == counters[ISSUED]
-        until = np.inf if is_alone else times[counters[ARRIVED], REACHED] - now - TIE_S
         step[0] = now
+        until = next_arrival_s(times, counters, now)
         time_steps(price, batch, steps, counters, growth, until, step)
         clocks[NOW] = now + step[2]
         if not write_event(record, event, int(step[3]), now, clocks[NOW], batch):
             return -1
         add_integrals(counters, limits, step, totals)
+        booked = (verify, growth, event)
         ended = advance(
-            table,
-            lists,
-            times,
-            counters,
-            limits,
-            groups,
-            verify,
-            growth,
-            step,
-            event,
-            gaps,
-            totals,
-            late,
+            table, lists, times, counters, limits, groups, booked, step, gaps, totals, late
         )
         if late[:, 1].min() < 0.0:
             return LOST

@@ -80,17 +80,13 @@ def run_scheduler(
     The totals of the kernel are: end of the last request; integrals over time of running, waiting
     and blocks used; most blocks used; sum and number of gaps; steps; tokens computed again.
     `growth` is the mean number of tokens a sequence gains per step (speculation); `max_events`
-    above zero records the batch of every event.
-
-    Raises:
-        LimitMissed: A latency limit in `limited_by` cannot hold any more; only for equal weights.
+    above zero records the batch of every event. `LimitMissed` is raised as soon as a latency limit
+    in `limited_by` cannot hold any more (requests of equal weight).
     """
     from service.tuning.simulation import kernel  # noqa: PLC0415 - loads the compiler
 
     number = len(traffic.prompts)
-    table = np.zeros((number, kernel.NUM_COLUMNS), dtype=np.int64, order="F")
-    table[:, kernel.PROMPTS] = traffic.prompts
-    table[:, kernel.OUTPUTS] = _sampling_steps(traffic.outputs, growth=growth)
+    table = _table(traffic, growth=growth)
     times = np.zeros((number, kernel.NUM_TIMES))
     gaps = np.zeros(GAP_BINS)
     totals = np.zeros(_NUM_TOTALS)
@@ -130,6 +126,17 @@ def run_scheduler(
         recomputed_tokens=float(totals[8]),
         events=record[:events] if max_events else record,
     )
+
+
+def _table(traffic: Traffic, *, growth: float) -> Ints:
+    """Return the table of requests as the kernel starts with it."""
+    from service.tuning.simulation import kernel  # noqa: PLC0415 - loads the compiler
+
+    shape = len(traffic.prompts), kernel.NUM_COLUMNS
+    table = np.zeros(shape, dtype=np.int64, order="F")
+    table[:, kernel.PROMPTS] = traffic.prompts
+    table[:, kernel.OUTPUTS] = _sampling_steps(traffic.outputs, growth=growth)
+    return table
 
 
 def _sampling_steps(outputs: Ints, *, growth: float) -> Ints:

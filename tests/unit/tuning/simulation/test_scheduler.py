@@ -5,9 +5,11 @@ import pytest
 from msgspec.structs import replace
 
 from api_schemas.engine import EngineConfig
+from api_schemas.slo import LatencyTarget, Slo
 from service.tuning.engine.versions import parse_version
 from service.tuning.latency import price as fields
 from service.tuning.memory.plan import KvGroup, KvPlan
+from service.tuning.simulation.bounds import LimitMissed
 from service.tuning.simulation.limits import SchedulerLimits, scheduler_limits
 from service.tuning.simulation.metrics import request_latencies, summarize
 from service.tuning.simulation.run import FrontEnd, Run, run_scheduler
@@ -201,3 +203,28 @@ def test_limits_follow_the_release(version: str, whole: object, watermark: int) 
 
     assert (limits.admits_whole, limits.watermark_blocks) == (whole, watermark)
     assert limits.num_blocks == 100
+
+
+def test_a_run_stops_when_too_many_answers_are_late_for_a_limit() -> None:
+    """One slot and a queue of forty: half of them cannot start within five seconds."""
+    number = 40
+    load = Traffic(
+        prompts=np.full(number, 10),
+        outputs=np.full(number, 2),
+        arrivals=np.zeros(number),
+        concurrency=0,
+        weights=np.full(number, 1 / number),
+        waves=0.0,
+        offered_requests_per_s=None,
+    )
+    limits = replace(LIMITS, max_num_seqs=1)
+    tight = Slo(targets=[LatencyTarget(metric="ttft", percentile=50, limit_ms=5000)])
+    loose = Slo(targets=[LatencyTarget(metric="ttft", percentile=50, limit_ms=50_000)])
+
+    with pytest.raises(LimitMissed):
+        run_scheduler(prices(), traffic=load, limits=limits, limited_by=tight)
+    stopped = run_scheduler(prices(), traffic=load, limits=limits, limited_by=loose)
+    whole = run_scheduler(prices(), traffic=load, limits=limits)
+    assert stopped is not None
+    assert whole is not None
+    assert (stopped.times == whole.times).all()
