@@ -99,6 +99,7 @@ def applied_defaults(given: EngineConfig, effective: EngineConfig) -> EngineConf
     """Return the settings that were filled in, without those that the caller wrote."""
     stated: dict[str, Any] = msgspec.to_builtins(given)
     filled: dict[str, Any] = msgspec.to_builtins(effective)
+    del filled["cudagraph_capture_sizes"]  # their maximum says it in a line
     return EngineConfig(**{name: filled[name] for name in filled if name not in stated})
 
 

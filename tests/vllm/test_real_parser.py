@@ -3,21 +3,21 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.argv import from_argv, to_argv
-from service.tuning.engine.defaults import capture_sizes, effective_config
+from service.tuning.engine.defaults import effective_config
 from service.tuning.engine.facts import is_known
 from service.tuning.engine.grammar import NOT_CONFIGURATION, Setting, grammar
 from service.tuning.engine.package_data import read_facts
 from service.tuning.engine.versions import NEWEST
 from service.tuning.render.files import render_all
 from tests.unit.tuning.engine.settings_strategy import configs
-from tests.unit.tuning.engine.test_defaults import B200, CPU, H100, model, node
+from tests.unit.tuning.engine.test_defaults import CPU, H100, model, node
 from tests.unit.tuning.render.examples import CONFIGS, config, rendering
 from tests.vllm.conftest import Ask
 
@@ -276,13 +276,12 @@ def test_graph_sizes_are_those_that_vllm_captures(
         performance_mode=mode,
         speculative_config=draft,
     )
-    place = {"spec": model(), "node": node(H100), "version": NEWEST}
-    filled = effective_config(replace(stated, max_cudagraph_capture_size=maximum), **place)
-    # A stated maximum that comes to a default one (of either GPU generation, cut to the budget,
-    # rounded to the grid) is taken for the default grid: nothing in it says who set it.
-    generations = [place | {"node": node(gpu)} for gpu in (H100, B200)]
-    defaults = {effective_config(stated, **at).max_cudagraph_capture_size for at in generations}
-    assume(maximum is None or filled.max_cudagraph_capture_size not in defaults)
+    filled = effective_config(
+        replace(stated, max_cudagraph_capture_size=maximum),
+        spec=model(),
+        node=node(H100),
+        version=NEWEST,
+    )
 
     real = ask(
         capture={
@@ -294,7 +293,7 @@ def test_graph_sizes_are_those_that_vllm_captures(
         }
     )["sizes"]
 
-    assert list(capture_sizes(filled, NEWEST)) == real
+    assert filled.cudagraph_capture_sizes == real
     assert filled.max_cudagraph_capture_size == max(real)
 
 

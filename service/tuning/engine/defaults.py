@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.batch_limits import Usage, batch_limits
 from service.tuning.engine.block_size import default_block_size
-from service.tuning.engine.graphs import capture_sizes, max_capture_size
+from service.tuning.engine.graphs import capture_sizes
 from service.tuning.engine.platform import (
     generation,
     is_cpu,
@@ -24,7 +24,7 @@ from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Gpu, Node
 from service.tuning.models.spec import LatentAttention, ModelSpec
 
-__all__ = ["Usage", "capture_sizes", "effective_config"]
+__all__ = ["Usage", "effective_config"]
 
 _T = TypeVar("_T")
 _ASYNC_DRAFTERS = frozenset(
@@ -56,10 +56,12 @@ def effective_config(
     filled = _with_caches(filled, spec=spec, node=node, version=version)
     limits = batch_limits(filled, node=node, version=version, usage=usage)
     filled = replace(filled, max_num_batched_tokens=limits.tokens, max_num_seqs=limits.seqs)
+    sizes = capture_sizes(filled, node=node, version=version)
     return replace(
         filled,
         async_scheduling=_async_scheduling(filled, spec=spec, gpu=node.gpu, version=version),
-        max_cudagraph_capture_size=max_capture_size(filled, node=node, version=version),
+        cudagraph_capture_sizes=list(sizes),
+        max_cudagraph_capture_size=max(sizes, default=0),
     )
 
 

@@ -22,34 +22,22 @@ _LARGEST_LISTED = 65_536
 """No server captures batches this large; the list must stay finite whatever is asked."""
 
 
-def max_capture_size(config: EngineConfig, *, node: Node, version: EngineVersion) -> int:
-    """Return the largest captured batch in tokens; 0 when no graphs are captured.
+def capture_sizes(config: EngineConfig, *, node: Node, version: EngineVersion) -> tuple[int, ...]:
+    """Return the batch sizes that are captured, ascending, in tokens; none on a CPU.
 
     Batch limits must be filled in already. Follows `_set_cudagraph_sizes` of vllm 0.33.0
     config/vllm.py and its predecessors.
     """
+    tokens = config.max_num_batched_tokens or 0
     if is_cpu(node.gpu) or _captures_nothing(config):
-        return 0
-    if _explicit_maximum(config) is None and not _explicit_sizes(config):
-        cap = _BLACKWELL_CAP if is_datacenter_blackwell(node.gpu) else _CAP
-        return max(_default_sizes(config, cap=cap, version=version), default=0)
-    return max(capture_sizes(config, version), default=0)
-
-
-def capture_sizes(effective: EngineConfig, version: EngineVersion) -> tuple[int, ...]:
-    """Return the batch sizes that are captured, ascending; `effective` has all defaults."""
-    tokens = effective.max_num_batched_tokens or 0
-    maximum = min(_explicit_maximum(effective) or 0, tokens)
-    if _captures_nothing(effective):
         return ()
-    if explicit := _explicit_sizes(effective):
+    if explicit := _explicit_sizes(config):
         return tuple(sorted({size for size in explicit if 0 < size <= tokens}))
-    for cap in (_CAP, _BLACKWELL_CAP):
-        # A filled-in maximum stands for the default grid, which holds full decode batches too.
-        default = _default_sizes(effective, cap=cap, version=version)
-        if maximum == max(default, default=0):
-            return default
-    return _sizes_up_to(maximum, config=effective, version=version)
+    maximum = _explicit_maximum(config)
+    if maximum is not None:
+        return _sizes_up_to(min(maximum, tokens), config=config, version=version)
+    cap = _BLACKWELL_CAP if is_datacenter_blackwell(node.gpu) else _CAP
+    return _default_sizes(config, cap=cap, version=version)
 
 
 def _default_sizes(config: EngineConfig, *, cap: int, version: EngineVersion) -> tuple[int, ...]:

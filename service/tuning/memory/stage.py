@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import msgspec
 
 from api_schemas.engine import EngineConfig
-from service.tuning.engine.graphs import capture_sizes
 from service.tuning.engine.platform import generation, supports_bfloat16
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
@@ -140,7 +139,7 @@ def _overheads(asked: Deployment, *, num_layers: int) -> _Overheads:
         asked.spec,
         node=asked.node,
         num_layers=num_layers,
-        num_capture_sizes=len(capture_sizes(asked.config, asked.version)),
+        num_capture_sizes=len(asked.config.cudagraph_capture_sizes or ()),
         uses_v2_runner=runner,
         version=asked.version,
         is_estimated=_graph_estimate(asked.env),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
-from service.tuning.engine.defaults import Usage, capture_sizes, effective_config
+from service.tuning.engine.defaults import Usage, effective_config
 from service.tuning.engine.versions import SUPPORTED, parse_version
 from service.tuning.hardware.spec import Gpu, Node
 from service.tuning.models.spec import (
@@ -346,8 +346,7 @@ def test_capture_sizes_follow_the_release(
     version: str, settings: dict[str, Json], count: int, largest: int
 ) -> None:
     """The grid of captured batches is the release's own (67 and 51 are what its logs show)."""
-    config = effective(version, **settings)
-    sizes = capture_sizes(config, parse_version(version))
+    sizes = effective(version, **settings).cudagraph_capture_sizes or []
 
     assert (len(sizes), max(sizes, default=0)) == (count, largest)
 
@@ -360,9 +359,16 @@ def test_datacenter_blackwell_captures_up_to_1024() -> None:
 
 def test_full_decode_batches_are_captured() -> None:
     """A batch of max_num_seqs that lies between grid points gets a graph of its own."""
-    sizes = capture_sizes(effective("0.33.0", max_num_seqs=100), parse_version("0.33.0"))
+    assert 100 in (effective("0.33.0", max_num_seqs=100).cudagraph_capture_sizes or [])
 
-    assert 100 in sizes
+
+def test_a_stated_maximum_is_not_taken_for_the_default() -> None:
+    """A maximum that happens to be the default one captures the plain grid all the same."""
+    by_default = effective("0.33.0", max_num_seqs=100)
+    stated = effective("0.33.0", max_num_seqs=100, max_cudagraph_capture_size=200)
+
+    assert by_default.max_cudagraph_capture_size == stated.max_cudagraph_capture_size == 200
+    assert 100 not in (stated.cudagraph_capture_sizes or [])
 
 
 @given(
@@ -383,5 +389,5 @@ def test_filling_in_twice_changes_nothing(version: str, part: Part, **settings: 
     assert twice == once
     for name in ("max_num_seqs", "max_num_batched_tokens"):
         assert settings[name] is None or getattr(once, name) == settings[name]
-    sizes = capture_sizes(once, parse_version(version))
-    assert list(sizes) == sorted(set(sizes))
+    sizes = once.cudagraph_capture_sizes or []
+    assert sizes == sorted(set(sizes))
