@@ -39,6 +39,9 @@ from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
 from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
+from service.store.webhooks import WebhookStore
+from service.webhooks.dispatcher import Dispatcher
+from service.webhooks.sending import reach_of
 
 _log = get_logger(__name__)
 
@@ -65,6 +68,7 @@ def create_app(
             lifespan.append(_embedded_store(settings))
     if settings.warm_up:
         lifespan.append(_warming_up)
+    lifespan.append(_delivering(settings, client, now=now))
     context = make_context(settings, client, now=now)
 
     def context_of(request: Request[Any, Any, Any]) -> Context:
@@ -114,8 +118,7 @@ def make_context(
 
 def _tenant_stores(settings: Settings, client: redis.Redis, *, tenant: str) -> dict[str, Any]:
     """Return the fields of a context that differ between tenants."""
-    days = settings.retention_days
-    retention = timedelta(days=days) if days else None
+    retention = _retention(settings)
     models = ModelStore(client, tenant=tenant)
     resolve_model = make_resolver(models)
     if settings.hub_lookup:
@@ -125,6 +128,7 @@ def _tenant_stores(settings: Settings, client: redis.Redis, *, tenant: str) -> d
         "validations": ValidationStore(client, retention=retention, tenant=tenant),
         "measurements": MeasurementStore(client, tenant=tenant),
         "studies": StudyStore(client, tenant=tenant),
+        "webhooks": WebhookStore(client, retention=retention, tenant=tenant),
         "models": models,
         "resolve_model": resolve_model,
     }
@@ -137,6 +141,10 @@ def _context_of(context: Context, request: Request[Any, Any, Any]) -> Context:
         return replace(context, caller=caller)
     stores = _tenant_stores(context.settings, context.store, tenant=caller.tenant)
     return replace(context, caller=caller, **stores)
+
+
+def _retention(settings: Settings) -> timedelta | None:
+    return timedelta(days=settings.retention_days) if settings.retention_days else None
 
 
 def _computing_threads(settings: Settings) -> _Lifespan:
@@ -155,6 +163,22 @@ def _embedded_store(settings: Settings) -> _Lifespan:
         # Started in this very thread: the store ends when the thread that made it does.
         with EmbeddedStore(settings.data_dir) as store:
             _log.info("store_started", pid=store.pid)
+            yield
+
+    return lifespan
+
+
+def _delivering(
+    settings: Settings, client: redis.Redis, *, now: Callable[[], datetime]
+) -> _Lifespan:
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncIterator[None]:
+        retention = _retention(settings)
+        store = WebhookStore(client, retention=retention)
+        validations = ValidationStore(client, retention=retention)
+        folder = settings.webhook_secrets_dir
+        reach = reach_of(networks=settings.webhook_networks, redirects=settings.webhook_redirects)
+        with Dispatcher(store, validations, secrets_dir=folder, reach=reach, now=now):
             yield
 
     return lifespan

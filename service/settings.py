@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from service.webhooks.addresses import networks_of
+
 PREFIX = "SETPOINT_"
 WORKER_VARIABLES: dict[str, tuple[str, str]] = {
     "SETPOINT_VLLM_ENVS": (
@@ -17,7 +19,7 @@ WORKER_VARIABLES: dict[str, tuple[str, str]] = {
     "SETPOINT_WORKER_NODE": ("the host's name", "Name under which a worker registers its node."),
     "SETPOINT_WORKER_SECRETS_DIR": (
         "",
-        "Folder of a worker with one file per webhook secret; without it none is delivered.",
+        "Of a worker, in place of SETPOINT_WEBHOOK_SECRETS_DIR.",
     ),
     "SETPOINT_WORKER_ALLOW_CODE": (
         "false",
@@ -123,6 +125,32 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         bool,
         Meta(description="Read the config of a model that no catalogue holds from the model hub."),
     ] = False
+    webhook_secrets_dir: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=4096,
+                description="Folder with one file per webhook secret; a process that has it "
+                "delivers webhooks.",
+            ),
+        ]
+        | None
+    ) = None
+    webhook_networks: Annotated[
+        str,
+        Meta(
+            max_length=4096,
+            description="Networks beside the public internet to which webhooks may go, such as "
+            "10.0.0.0/8, separated by commas.",
+        ),
+    ] = ""
+    webhook_redirects: Annotated[
+        bool,
+        Meta(
+            description="Follow redirects that keep the method, each judged like the first address."
+        ),
+    ] = False
     max_body_bytes: Annotated[
         int, Meta(ge=1024, le=1024 * _MIB, description="Largest request body, bytes.")
     ] = 16 * _MIB
@@ -152,6 +180,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["json", "console"],
         Meta(description="json: one object per line; console: for people."),
     ] = "json"
+
+    def __post_init__(self) -> None:
+        """Refuse what no pattern can."""
+        try:
+            networks_of(self.webhook_networks)
+        except ValueError:
+            raise ValueError("not a list of networks - at `$.webhook_networks`") from None
 
 
 def read_settings(

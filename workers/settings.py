@@ -25,6 +25,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     vllm_envs: tuple[Path, ...]
     work_dir: Path
     secrets_dir: Path | None
+    webhook_networks: str
+    webhook_redirects: bool
     allow_code: bool
     benchmarks: Annotated[int, Meta(ge=1, le=64)]
     retention: timedelta | None
@@ -46,7 +48,10 @@ def read_worker_settings(environment: Mapping[str, str] | None = None) -> Worker
             "node": variables.get("SETPOINT_WORKER_NODE") or platform.node() or "localhost",
             "vllm_envs": _environments(variables.get("SETPOINT_VLLM_ENVS")),
             "work_dir": Path(shared.data_dir) / "work",
-            "secrets_dir": variables.get("SETPOINT_WORKER_SECRETS_DIR") or None,
+            "secrets_dir": variables.get("SETPOINT_WORKER_SECRETS_DIR")
+            or shared.webhook_secrets_dir,
+            "webhook_networks": shared.webhook_networks,
+            "webhook_redirects": shared.webhook_redirects,
             "allow_code": variables.get("SETPOINT_WORKER_ALLOW_CODE", "false"),
             "benchmarks": variables.get("SETPOINT_WORKER_BENCHMARKS", "1"),
             "retention": timedelta(days=shared.retention_days) if shared.retention_days else None,

@@ -57,6 +57,8 @@ REQUIRED_SCOPES: Mapping[str, Scope | None] = {
     "followValidation": "read",
     "cancelValidation": "validate",
     "listWorkers": "read",
+    "listWebhookDeliveries": "read",
+    "replayWebhookDelivery": "validate",
     "createMeasurement": "validate",
     "listMeasurements": "read",
     "getMeasurement": "read",

@@ -21,6 +21,7 @@ from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
 from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
+from service.store.webhooks import WebhookStore
 from service.tuning.models.spec import ModelSpec
 
 
@@ -39,6 +40,7 @@ class Context:
     validations: ValidationStore
     measurements: MeasurementStore
     studies: StudyStore
+    webhooks: WebhookStore
     models: ModelStore
     resolve_model: Callable[[ModelRef], ModelSpec]
     check_store: Callable[[], None]

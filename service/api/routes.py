@@ -20,6 +20,7 @@ from service.api import (
     studies,
     system,
     validations,
+    webhooks,
 )
 from service.api.problems import with_implied_methods
 
@@ -50,6 +51,8 @@ _HANDLERS = (
     validations.follow_validation,
     validations.cancel_validation,
     validations.list_workers,
+    webhooks.list_webhook_deliveries,
+    webhooks.replay_webhook_delivery,
     measurements.create_measurement,
     measurements.list_measurements,
     measurements.get_measurement,

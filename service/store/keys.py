@@ -110,6 +110,55 @@ def unfinished_validations() -> str:
     return f"{_PREFIX}:validations:unfinished"
 
 
+def waiting_runs() -> str:
+    """Sorted set of runs that no worker has taken: queue, tenant, id and kind, in text order."""
+    return f"{_PREFIX}:runs:waiting"
+
+
+def leasing_runs() -> str:
+    """Sorted set of runs that were taken and wait for devices, by the number of their turn."""
+    return f"{_PREFIX}:runs:leasing"
+
+
+def turn_counter() -> str:
+    """Number: how many runs were ever taken."""
+    return f"{_PREFIX}:turn"
+
+
+TURNS_LIFETIME_S = 7 * 24 * 3600
+"""Who had the last turns in a queue is forgotten when nothing was taken from it for so long."""
+
+
+def turns(queue: str) -> str:
+    """Hash: by tenant the number of its last turn in a queue; lives `TURNS_LIFETIME_S`."""
+    return f"{_PREFIX}:turns:{queue}"
+
+
+def webhook_delivery(validation_id: str) -> str:
+    """Hash: `tries`, `tenant`, and one field of JSON per field of the record but its tries."""
+    return f"{_PREFIX}:webhook:{validation_id}"
+
+
+def webhook_attempts(validation_id: str) -> str:
+    """List of the tries of a delivery, JSON each, bounded."""
+    return f"{_PREFIX}:webhook:{validation_id}:attempts"
+
+
+def webhook_deliveries(*, tenant: str = DEFAULT_TENANT) -> str:
+    """Sorted set of the ids of a tenant's deliveries, in text order, which is time order."""
+    return f"{_of(tenant)}:webhooks"
+
+
+def due_webhooks() -> str:
+    """Sorted set of validations whose end is to be told, by time in milliseconds; 0 is at once."""
+    return f"{_PREFIX}:webhooks:due"
+
+
+def webhook_outcomes() -> str:
+    """Hash: how many tries ended how."""
+    return f"{_PREFIX}:metrics:webhook-outcomes"
+
+
 LEASE_LIFETIME_S = 20
 """A lease is free again when its holder has not renewed it for so long."""
 
