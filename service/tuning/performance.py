@@ -367,7 +367,8 @@ def _mean_field(prepared: Prediction, *, load: LoadShape) -> tuple[Performance, 
     rate = prepared.replicas * state.run_requests_per_s
     output_rate = rate * load.output_tokens
     held = load.prompt_tokens + load.output_tokens / 2
-    usage = state.running * prepared.limits.blocks_of(math.ceil(held)) / prepared.limits.num_blocks
+    each = prepared.limits.decoding_blocks_of(math.ceil(held))
+    usage = state.running * each / prepared.limits.num_blocks
     performance = Performance(
         ttft_ms=_milliseconds(ttft),
         tpot_ms=_milliseconds(tpot),

@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,7 +65,8 @@ def traffic(
 
 
 FULL = KvGroup(kind="full", block_tokens=16)
-SLIDING = KvGroup(kind="sliding", block_tokens=16, cap_tokens=40, extra_blocks=1)
+SLIDING = KvGroup(kind="sliding", block_tokens=16, cap_tokens=323, extra_blocks=1, reach_tokens=24)
+NARROW = msgspec.structs.replace(SLIDING, cap_tokens=40)
 RECURRENT = KvGroup(kind="recurrent", block_tokens=16, extra_blocks=2)
 
 
@@ -81,7 +83,9 @@ def loads(draw: st.DrawFn) -> Traffic:
 
 @st.composite
 def bounds(draw: st.DrawFn, *, prefix: bool = True) -> SchedulerLimits:
-    groups = draw(st.sampled_from([(FULL,), (FULL, SLIDING), (FULL, SLIDING, RECURRENT)]))
+    groups = draw(
+        st.sampled_from([(FULL,), (SLIDING,), (FULL, NARROW), (FULL, SLIDING, RECURRENT)])
+    )
     whole = sum(group.request_blocks(160) for group in groups)
     return SchedulerLimits(
         token_budget=draw(st.integers(8, 300)),

@@ -166,11 +166,20 @@ def _group(layer: CacheLayer, block: int, rules: KvRules) -> KvGroup:
         case "sliding":
             cap = layer.reach_tokens - 1 + in_flight
             return KvGroup(
-                kind="sliding", block_tokens=block_tokens, cap_tokens=cap, extra_blocks=1
+                kind="sliding",
+                block_tokens=block_tokens,
+                cap_tokens=cap,
+                extra_blocks=1,
+                reach_tokens=layer.reach_tokens,
             )
         case "chunked":
             cap = layer.reach_tokens + in_flight
-            return KvGroup(kind="chunked", block_tokens=block_tokens, cap_tokens=cap)
+            return KvGroup(
+                kind="chunked",
+                block_tokens=block_tokens,
+                cap_tokens=cap,
+                reach_tokens=layer.reach_tokens,
+            )
         case "full":
             return KvGroup(kind="full", block_tokens=block_tokens)
 

@@ -22,6 +22,8 @@ class KvGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A request never holds more than this many tokens here (window and in-flight tokens)."""
     extra_blocks: int = 0
     """Blocks added per request (sliding: 1; recurrent: all it needs)."""
+    reach_tokens: int | None = None
+    """Tokens that a token attends (window or chunk); older ones are let go step by step."""
 
     def request_blocks(self, tokens: int) -> int:
         """Blocks that a request of this many tokens holds in this group."""
@@ -29,6 +31,15 @@ class KvGroup(msgspec.Struct, frozen=True, kw_only=True):
             return self.extra_blocks
         held = tokens if self.cap_tokens is None else min(tokens, self.cap_tokens)
         return math.ceil(held / self.block_tokens) + self.extra_blocks
+
+    def decoding_blocks(self, tokens: int) -> int:
+        """Blocks that a request of this many tokens holds in this group while it decodes.
+
+        vLLM frees what the window has passed before each step, so that only a prompt in flight
+        holds as much as `request_blocks` says.
+        """
+        reach = self.reach_tokens
+        return self.request_blocks(tokens if reach is None else min(tokens, reach))
 
 
 class KvPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +62,10 @@ class KvPlan(msgspec.Struct, frozen=True, kw_only=True):
     def request_blocks(self, tokens: int) -> int:
         """Block ids that a request of this many tokens holds over all groups."""
         return sum(group.request_blocks(tokens) for group in self.groups)
+
+    def decoding_blocks(self, tokens: int) -> int:
+        """Block ids that a decoding request of this many tokens holds over all groups."""
+        return sum(group.decoding_blocks(tokens) for group in self.groups)
 
 
 class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -205,16 +205,19 @@ def step_shares(price: Floats, batch: Floats, shares: Floats) -> float:
 
 
 @inlined
-def sequence_blocks(groups: Ints, tokens: int) -> int:
-    """Return the block ids that a sequence of `tokens` holds.
+def sequence_blocks(groups: Ints, tokens: int, given: int) -> int:
+    """Return the block ids that a sequence of `tokens` holds, the last `given` of them this step.
 
-    Rows of `groups` are (tokens per block, most tokens held or 0 for no limit, extra blocks);
-    a row without block size is a constant per sequence.
+    Rows of `groups` are (tokens per block, most tokens held or 0 for no limit, extra blocks,
+    tokens attended or 0 for all); a row without block size is a constant per sequence. Blocks
+    that no later token attends are free again before the step.
     """
     blocks = 0
     for index in range(groups.shape[0]):
-        block, cap = groups[index, 0], groups[index, 1]
+        block, cap, reach = groups[index, 0], groups[index, 1], groups[index, 3]
         held = min(tokens, cap) if cap > 0 else tokens
+        if reach > 0:
+            held = min(held, reach - 1 + given)
         blocks += groups[index, 2]
         if block > 0:
             blocks += (held + block - 1) // block
@@ -226,8 +229,8 @@ def covered_tokens(groups: Ints, tokens: int) -> int:
     """Return how many tokens the blocks of a sequence of `tokens` hold."""
     covered = 1 << 60
     for index in range(groups.shape[0]):
-        block, cap = groups[index, 0], groups[index, 1]
-        if block > 0 and (cap == 0 or tokens < cap):
+        block, reach = groups[index, 0], groups[index, 3]
+        if block > 0 and (reach == 0 or tokens < reach):
             covered = min(covered, (tokens + block - 1) // block * block)
     return covered
 
@@ -384,11 +387,10 @@ def preempt_last(table: Ints, lists: Ints, counters: Ints) -> None:
 
 @inlined
 def take_blocks(table: Ints, r: int, extra: int, counters: Ints) -> None:
-    """Hand blocks to a request."""
-    if extra > 0:
-        counters[FREE] -= extra
-        counters[HANDED_OUT] += extra
-        table[r, HELD] += extra
+    """Hand blocks to a request, or take back those that it attends no longer."""
+    counters[FREE] -= extra
+    counters[HANDED_OUT] += max(extra, 0)
+    table[r, HELD] += extra
 
 
 @compiled
@@ -414,13 +416,13 @@ def serve_running(  # noqa: PLR0917 - compiled code takes no keywords
             continue
         target = table[r, COMPUTED] + count
         if target > table[r, COVERED]:
-            extra = sequence_blocks(groups, target) - table[r, COMMON] - table[r, HELD]
+            extra = sequence_blocks(groups, target, count) - table[r, COMMON] - table[r, HELD]
             while extra > counters[FREE] and counters[RUNNING] >= index:
                 preempt_last(table, lists, counters)
             if counters[RUNNING] < index:
                 break
             take_blocks(table, r, extra, counters)
-            table[r, COVERED] = covered_tokens(groups, target)
+            table[r, COVERED] = covered_tokens(groups, target) if count <= verify else target
         left -= count
         table[r, GIVEN] = count
     counters[LEFT] = left
@@ -490,11 +492,12 @@ def admit_waiting(  # noqa: PLR0917 - compiled code takes no keywords
             break
         needed = known if limits[WHOLE_GATE] == 1 else hit + count
         kept = limits[WATERMARK] if counters[RUNNING] > 0 else 0
-        if sequence_blocks(groups, needed) - own + kept > counters[FREE]:
+        given = needed if limits[WHOLE_GATE] == 1 else count
+        if sequence_blocks(groups, needed, given) - own + kept > counters[FREE]:
             break
         table[r, HELD] = 0
         table[r, COMMON] = own
-        take_blocks(table, r, sequence_blocks(groups, hit + count) - own, counters)
+        take_blocks(table, r, sequence_blocks(groups, hit + count, count) - own, counters)
         totals[8] += max(table[r, LOST_TOKENS] - hit, 0)
         table[r, LOST_BLOCKS] = table[r, LOST_TOKENS] = 0
         table[r, COMPUTED] = hit
@@ -563,7 +566,7 @@ def affordable_steps(  # noqa: PLR0917 - compiled code takes no keywords
         for index in range(counters[RUNNING]):
             r = lists[IN_ORDER, index]
             tokens = table[r, COMPUTED] + int(growth * (middle - 1)) + verify
-            blocks = sequence_blocks(groups, tokens) - table[r, COMMON]
+            blocks = sequence_blocks(groups, tokens, verify) - table[r, COMMON]
             need += max(blocks - table[r, HELD], 0)
         if need <= counters[FREE]:
             low = middle
@@ -701,7 +704,7 @@ def advance(  # noqa: PLR0917 - compiled code takes no keywords
         table[r, COMPUTED] = known_tokens(table, r, growth) - 1
         target = table[r, COMPUTED] + verify - 1
         if steps > 1 and target > table[r, COVERED]:
-            blocks = sequence_blocks(groups, target)
+            blocks = sequence_blocks(groups, target, verify)
             take_blocks(table, r, blocks - table[r, COMMON] - table[r, HELD], counters)
             table[r, COVERED] = covered_tokens(groups, target)
         if table[r, GENERATED] >= table[r, OUTPUTS]:

@@ -56,17 +56,21 @@ class SchedulerLimits(msgspec.Struct, frozen=True, kw_only=True):
         return math.lcm(*(g.block_tokens for g in self.groups if g.kind == "full"), 1)
 
     def group_array(self) -> Ints:
-        """Return the KV groups as rows of block, cap, extra blocks; equal rows stay apart."""
-        rows = [_group_row(group) for group in self.groups] or [(0, 0, 0)]
+        """Return the KV groups as rows of block, cap, extra, reach; equal rows stay apart."""
+        rows = [_group_row(group) for group in self.groups] or [(0, 0, 0, 0)]
         return np.array(rows, dtype=np.int64)
 
     def blocks_of(self, tokens: int) -> int:
-        """Return the block ids a sequence of `tokens` holds."""
+        """Return the most block ids a sequence of `tokens` ever holds, its prompt in flight."""
         return sum(group.request_blocks(tokens) for group in self.groups)
 
+    def decoding_blocks_of(self, tokens: int) -> int:
+        """Return the block ids a decoding sequence of `tokens` holds."""
+        return sum(group.decoding_blocks(tokens) for group in self.groups)
+
     def sequences_that_fit(self, tokens: float) -> float:
-        """Return how many sequences of `tokens` the blocks hold at once."""
-        return self.num_blocks / max(self.blocks_of(math.ceil(tokens)), 1e-9)
+        """Return how many decoding sequences of `tokens` the blocks hold at once."""
+        return self.num_blocks / max(self.decoding_blocks_of(math.ceil(tokens)), 1e-9)
 
 
 def scheduler_limits(
@@ -106,7 +110,7 @@ def _usable_prefix(tokens: int, *, groups: tuple[KvGroup, ...], is_cached: bool)
     return tokens // widest * widest
 
 
-def _group_row(group: KvGroup) -> tuple[int, int, int]:
+def _group_row(group: KvGroup) -> tuple[int, int, int, int]:
     if group.kind == "recurrent":
-        return 0, 0, group.extra_blocks
-    return group.block_tokens, group.cap_tokens or 0, group.extra_blocks
+        return 0, 0, group.extra_blocks, 0
+    return group.block_tokens, group.cap_tokens or 0, group.extra_blocks, group.reach_tokens or 0

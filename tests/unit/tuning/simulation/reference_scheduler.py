@@ -68,11 +68,12 @@ class Engine:
     used_plus_free: set[int] = field(default_factory=set)
     steps: int = 0
 
-    def blocks(self, tokens: int) -> int:
-        """Return the blocks of a sequence of these tokens."""
+    def blocks(self, tokens: int, given: int) -> int:
+        """Return the blocks of a sequence of these tokens, the last of them given in this step."""
         total = 0
-        for block, cap, extra in self.groups:
+        for block, cap, extra, reach in self.groups:
             held = min(tokens, cap) if cap else tokens
+            held = min(held, reach - 1 + given) if reach else held
             total += extra + (math.ceil(held / block) if block else 0)
         return total
 
@@ -157,7 +158,8 @@ def serve_running(engine: Engine) -> tuple[int, bool]:
             index += 1
             continue
         while True:
-            need = engine.blocks(request.computed + count) - request.shared - request.held
+            wanted = engine.blocks(request.computed + count, count)
+            need = wanted - request.shared - request.held
             if need <= engine.free or len(engine.running) <= index:
                 break
             evict(engine, engine.running.pop())
@@ -172,10 +174,9 @@ def serve_running(engine: Engine) -> tuple[int, bool]:
 
 
 def take(engine: Engine, request: Sequence, need: int) -> None:
-    if need > 0:
-        engine.free -= need
-        request.held += need
-        engine.handed_out += need
+    engine.free -= need
+    request.held += need
+    engine.handed_out += max(need, 0)
 
 
 def evict(engine: Engine, victim: Sequence) -> None:
@@ -204,11 +205,12 @@ def admit(engine: Engine, budget: int) -> None:
             break
         whole = request.known if limits.admits_whole else hit + count
         kept = limits.watermark_blocks if engine.running else 0
-        if engine.blocks(whole) - shared + kept > engine.free:
+        given = whole if limits.admits_whole else count
+        if engine.blocks(whole, given) - shared + kept > engine.free:
             break
         engine.waiting.popleft()
         request.shared = shared
-        taken = max(engine.blocks(hit + count) - shared, 0)
+        taken = max(engine.blocks(hit + count, count) - shared, 0)
         engine.free -= taken
         engine.handed_out += taken
         request.held, request.computed, request.given = taken, hit, count
@@ -226,7 +228,7 @@ def found_in_cache(engine: Engine, request: Sequence) -> tuple[int, int]:
     shared = engine.prefix_blocks if hit >= prefix else 0
     left = request.lost_blocks - (engine.handed_out - request.lost_at)
     if limits.caches_prefixes and left > 0:
-        block = math.lcm(*(b for b, cap, _ in engine.groups if b and not cap), 1)
+        block = math.lcm(*(b for b, cap, *_ in engine.groups if b and not cap), 1)
         found = request.lost_tokens * left // request.lost_blocks // block * block
         hit = max(hit, min(found, (request.known - 1) // block * block))
     return hit, shared
@@ -282,6 +284,6 @@ def share_prefix(engine: Engine, request: Sequence) -> None:
     if tokens == 0 or engine.prefix_ready:
         return
     engine.prefix_ready = True
-    engine.prefix_blocks = sum(tokens // b for b, cap, _ in engine.groups if b and not cap)
+    engine.prefix_blocks = sum(tokens // b for b, cap, *_ in engine.groups if b and not cap)
     request.held -= engine.prefix_blocks
     request.shared = engine.prefix_blocks
