@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test lint types contracts unit test-vllm vllm-parser vllm-cpu accuracy bench reference lock clean
+.PHONY: help install serve test lint types contracts unit test-vllm vllm-parser vllm-cpu accuracy bench reference portal lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -58,6 +58,11 @@ bench: install ## print the speed figures, as ratios within one run
 
 reference: install ## write docs/reference.md anew from the code
 	$(BIN)/python docs/make_reference.py
+
+portal: install ## build the page anew: its types from the API's document, then its files
+	cd service/portal/web && npm ci --no-audit --no-fund
+	$(BIN)/python docs/make_openapi.py | (cd service/portal/web && npm run --silent types)
+	cd service/portal/web && npm run --silent check && npm run --silent build
 
 lock: install ## write requirements.lock anew, with hashes and without index addresses
 	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \

@@ -24,6 +24,7 @@ from service.api.bodies import encode
 from service.api.describe import JSON, KEY, Answer, Body, Description, Example
 from service.api.guards import query_parameters
 from service.api.problems import PROBLEM_MEDIA_TYPE
+from service.api.schemas import component_schemas, reference
 from service.log import get_logger
 from service.problems import PROBLEMS
 from service.tuning.provenance import setpoint_version
@@ -32,7 +33,7 @@ Json = dict[str, Any]
 
 _log = get_logger(__name__)
 
-_REFERENCE = "#/components/schemas/{name}"
+_ANY_OBJECT: Json = {"type": "object", "additionalProperties": True}
 _ALWAYS: tuple[ProblemCode, ...] = (
     "invalid-request",
     "not-acceptable",
@@ -227,7 +228,7 @@ def _request_body(body: Body) -> Json:
         name.replace(" ", "-"): {"summary": name, "value": msgspec.to_builtins(make())}
         for name, make in body.examples.items()
     }
-    media: Json = {"schema": _reference(body.kind)}
+    media: Json = {"schema": reference(body.kind)}
     if shown:
         media["examples"] = shown
     return {"required": True, "description": body.description, "content": {JSON: media}}
@@ -264,9 +265,8 @@ def _link(operation_id: str) -> Json:
 
 def _content(answer: Answer, media_type: str) -> Json:
     if not media_type.startswith(JSON):
-        is_object = media_type.endswith("+json")
-        return {"schema": {"type": "object" if is_object else "string"}}
-    content: Json = {"schema": _reference(answer.kind) if answer.kind else {"type": "object"}}
+        return {"schema": _ANY_OBJECT if media_type.endswith("+json") else {"type": "string"}}
+    content: Json = {"schema": reference(answer.kind) if answer.kind else _ANY_OBJECT}
     if answer.example:
         content |= _example(answer.example)
     return content
@@ -281,20 +281,13 @@ def _example(make: Example) -> Json:
         return {}
 
 
-def _reference(kind: type[Any]) -> Json:
-    return {"$ref": _REFERENCE.format(name=kind.__name__)}
-
-
 def _schemas(descriptions: list[Description]) -> Json:
     kinds: list[Any] = [Problem]
     for description in descriptions:
         kinds += [answer.kind for answer in description.answers if answer.kind]
         if description.body:
             kinds.append(description.body.kind)
-    _, components = msgspec.json.schema_components(
-        list(dict.fromkeys(kinds)), ref_template=_REFERENCE
-    )
-    return dict(sorted(components.items()))
+    return component_schemas(kinds)
 
 
 def _statuses() -> list[int]:
@@ -313,7 +306,7 @@ def _problem_response(status: int) -> Json:
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
         "content": {
             PROBLEM_MEDIA_TYPE: {
-                "schema": _reference(Problem),
+                "schema": reference(Problem),
                 "examples": {
                     code: {"value": msgspec.to_builtins(examples.problem(code))} for code in codes
                 },

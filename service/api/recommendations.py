@@ -218,7 +218,7 @@ def delete_recommendation(recommendation_id: RecommendationId, context: Injected
         Answer(
             200,
             "The file as it would be committed, under its own media type.",
-            media_types=("*/*",),
+            media_types=("text/plain", "*/*"),
             headers=("ETag",),
         ),
         problems=("not-found", "store-unavailable"),

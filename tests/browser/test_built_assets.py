@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.make_openapi import make_openapi
+
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "service" / "portal" / "web"
 STATIC = ROOT / "service" / "portal" / "static"
@@ -27,6 +29,23 @@ def test_a_rebuild_gives_the_same_bytes(web_tools: Path, tmp_path: Path) -> None
     )
 
     assert _digests(tmp_path / "static") == _digests(STATIC)
+
+
+@pytest.mark.browser
+def test_the_types_are_those_of_the_document(web_tools: Path, tmp_path: Path) -> None:
+    """The page's types are what the API's document of this very version generates."""
+    node = shutil.which("node")
+    assert node is not None
+    subprocess.run(
+        [node, "types.mjs", str(tmp_path / "openapi.d.ts")],
+        cwd=web_tools,
+        input=make_openapi(),
+        check=True,
+        timeout=120,
+    )
+
+    made = (tmp_path / "openapi.d.ts").read_text()
+    assert made == (WEB / "src" / "openapi.d.ts").read_text(), "run `make portal` and commit"
 
 
 @pytest.mark.browser

@@ -161,7 +161,7 @@ export function LatencyChart(props: {
     return {
       name,
       at: performance[`${metric}_ms`][name],
-      band: performance.band[`${metric}_ms_${name}`],
+      band: performance.band[`${metric}_ms_${name}`] as [number, number] | undefined,
       ring: props.other?.[`${metric}_ms`][name],
       goal: outcome?.target["limit_ms"] as number | undefined,
       verdict: outcome?.verdict,

@@ -31,7 +31,7 @@ export interface Draft {
   allowOnlineQuantization: boolean;
   labels: string;
   /** Parts of an earlier request that the form has no field for. */
-  kept: { prompt?: Lengths; output?: Lengths; arrivals?: Arrivals; slo?: Record<string, Json> };
+  kept: { prompt?: Lengths | null; output?: Lengths | null; arrivals?: Arrivals | null; slo?: Record<string, Json> };
 }
 
 export const EMPTY: Draft = {
@@ -74,13 +74,13 @@ function number(text: string): number | undefined {
   return text.trim() === "" ? undefined : Number(text);
 }
 
-function lengthsOf(mean: string, p99: string, kept: Lengths | undefined): Lengths | undefined {
+function lengthsOf(mean: string, p99: string, kept: Lengths | null | undefined): Lengths | null | undefined {
   if (mean === "") return kept;
   if (p99 === "") return Number(mean);
   return { kind: "lognormal", mean: Number(mean), p99: Number(p99) };
 }
 
-function arrivalsOf(draft: Draft): Arrivals | undefined {
+function arrivalsOf(draft: Draft): Arrivals | null | undefined {
   const amount = number(draft.load);
   if (draft.loadKind === "kept") return draft.kept.arrivals;
   if (draft.loadKind === "unknown" || amount === undefined) return undefined;
@@ -155,7 +155,7 @@ export function toRequest(draft: Draft): TuningRequest {
 const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other);
 const text = (item: unknown) => (item == null ? "" : String(item));
 
-function lengthFields(item: Lengths | undefined, usual: Lengths | undefined) {
+function lengthFields(item: Lengths | null | undefined, usual: Lengths | null | undefined) {
   if (item == null || same(item, usual)) return { mean: "", p99: "", kept: undefined };
   if (typeof item === "number") return { mean: String(item), p99: "", kept: undefined };
   if (item.kind === "lognormal")
@@ -164,7 +164,7 @@ function lengthFields(item: Lengths | undefined, usual: Lengths | undefined) {
   return { mean: "", p99: "", kept: item };
 }
 
-function loadFields(item: Arrivals | undefined): Pick<Draft, "loadKind" | "load"> {
+function loadFields(item: Arrivals | null | undefined): Pick<Draft, "loadKind" | "load"> {
   switch (item?.kind) {
     case undefined:
       return { loadKind: "unknown", load: "" };

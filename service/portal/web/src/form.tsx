@@ -7,7 +7,7 @@ import { type Draft, EMPTY, fromRequest, type LoadKind, toRequest } from "./draf
 import { arrivals, gib, lengths, METRICS, target } from "./format";
 import { useLoaded } from "./hooks";
 import { Copy, Failure } from "./parts";
-import type { LatencyName, PresetDescription, Recommendation, Target, Understood } from "./types";
+import type { Json, LatencyName, PresetDescription, Recommendation, Target, Understood } from "./types";
 
 type Change = (fields: Partial<Draft>) => void;
 
@@ -328,7 +328,7 @@ function TargetRow(props: { item: Target; index: number; onChange: (item: Target
         value={String(item.percentile)}
         onChange={(event) => {
           const chosen = event.currentTarget.value;
-          props.onChange({ ...item, percentile: chosen === "mean" ? "mean" : Number(chosen) });
+          props.onChange({ ...item, percentile: (chosen === "mean" ? chosen : Number(chosen)) as Target["percentile"] });
         }}
       >
         {PERCENTILES.map((percentile) => (
@@ -431,7 +431,7 @@ function MorePart(props: PartProps & { preset: PresetDescription | undefined }) 
   const versions = useLoaded(listVersions, "versions").value ?? [];
   const usual = (name: "prompt_tokens" | "output_tokens", key: string) => {
     const item = preset?.workload[name];
-    return item && typeof item === "object" ? String(item[key] ?? "") : "";
+    return item && typeof item === "object" ? String((item as Record<string, Json>)[key] ?? "") : "";
   };
   const field = (id: string, label: string, key: keyof Draft, extra: Partial<Parameters<typeof NumberField>[0]> = {}) => (
     <NumberField

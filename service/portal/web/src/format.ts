@@ -70,10 +70,10 @@ export function target(item: Target): string {
   return `${METRICS[item.metric] ?? item.metric} ${quantile(item.percentile)} ≤ ${duration(item.limit_ms)}`;
 }
 
-export function lengths(item: Lengths | undefined): string {
+export function lengths(item: Lengths | null | undefined): string {
   if (item == null) return NONE;
   if (typeof item === "number") return `${count(item)} tokens`;
-  const n = (key: string) => count(item[key] as number);
+  const n = (key: string) => count((item as Record<string, Json>)[key] as number);
   switch (item.kind) {
     case "fixed":
       return `${n("tokens")} tokens`;
@@ -88,9 +88,9 @@ export function lengths(item: Lengths | undefined): string {
   }
 }
 
-export function arrivals(item: Arrivals | undefined): string {
+export function arrivals(item: Arrivals | null | undefined): string {
   if (!item) return NONE;
-  const n = (key: string) => figure(item[key] as number);
+  const n = (key: string) => figure((item as Record<string, Json>)[key] as number);
   switch (item.kind) {
     case "poisson":
       return `${n("requests_per_s")} requests/s`;

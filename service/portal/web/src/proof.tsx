@@ -6,7 +6,7 @@ import { ago, arrivals, count, duration, figure, gib, METRICS, moment, quantile,
 import { useLoaded } from "./hooks";
 import { Card, Copy, Failure, Pill, type Tone, Waiting } from "./parts";
 import { ConfigList } from "./result";
-import type { LatencyName, LoadPoint, Recommendation, Validation } from "./types";
+import type { LatencyName, LoadPoint, Recommendation, StartupFigures, Validation } from "./types";
 
 const MODES: [string, string, string][] = [
   ["boot", "Start", "Does it start, and is the memory as predicted?"],
@@ -230,7 +230,7 @@ function Against({ rows, label }: { rows: Row[]; label: string }) {
 }
 
 const LATENCIES: LatencyName[] = ["ttft", "tpot", "itl", "e2el"];
-const STARTUP: [string, string, (value: number | null | undefined) => string][] = [
+const STARTUP: [keyof StartupFigures, string, (value: number | null | undefined) => string][] = [
   ["weights_gib", "Weights", gib],
   ["kv_cache_gib", "KV cache", gib],
   ["kv_cache_tokens", "KV cache tokens", count],

@@ -81,7 +81,7 @@ function withValue(steps: readonly number[], ...extra: (number | null)[]): numbe
 }
 
 /** The load that one of the copies gets: where several share it, each takes its part. */
-function loadOfOne(load: Arrivals | undefined, copies: number): Arrivals | undefined {
+function loadOfOne(load: Arrivals | null | undefined, copies: number): Arrivals | null | undefined {
   if (!load || copies <= 1) return load;
   const keys = ["requests_per_s", "max_concurrency", "num_requests"];
   return Object.fromEntries(
@@ -93,13 +93,13 @@ function loadOfOne(load: Arrivals | undefined, copies: number): Arrivals | undef
   ) as Arrivals;
 }
 
-function sizeOfLoad(load: Arrivals | undefined): { key: string; amount: number; unit: string } | null {
+function sizeOfLoad(load: Arrivals | null | undefined): { key: string; amount: number; unit: string } | null {
   for (const [key, unit] of [
     ["requests_per_s", "requests/s"],
     ["max_concurrency", "in flight"],
     ["num_requests", "requests"],
   ] as const) {
-    if (load && key in load) return { key, amount: load[key] as number, unit };
+    if (load && key in load) return { key, amount: (load as Record<string, Json>)[key] as number, unit };
   }
   return null;
 }
@@ -108,7 +108,7 @@ const FACTORS = [0.1, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 8];
 
 interface Moves {
   config: Config;
-  load: Arrivals | undefined;
+  load: Arrivals | null | undefined;
 }
 
 function question(record: Recommendation, moves: Moves) {
@@ -248,8 +248,8 @@ export function WhatIfTab({ record, start }: { record: Recommendation; start: Co
       onChange={(value) => set(name, value)}
     />
   );
-  const { gpus_per_node: perNode = 1, nodes = 1 } = record.request.hardware;
-  const sizes = [1, 2, 4, 8, 16, 32].filter((size) => size <= perNode * nodes);
+  const { gpus_per_node, nodes = 1 } = record.request.hardware;
+  const sizes = [1, 2, 4, 8, 16, 32].filter((size) => size <= (gpus_per_node ?? 1) * nodes);
   const size = sizeOfLoad(base);
   const amounts = size ? FACTORS.map((factor) => Number((size.amount * factor).toPrecision(3))) : [];
   return (
@@ -301,7 +301,7 @@ export function WhatIfTab({ record, start }: { record: Recommendation; start: Co
             label="load"
             unit={size.unit}
             steps={withValue(amounts, size.amount)}
-            value={(moves.load?.[size.key] as number | undefined) ?? size.amount}
+            value={((moves.load as Record<string, Json> | null | undefined)?.[size.key] as number | undefined) ?? size.amount}
             recommended={size.amount}
             onChange={(value) => {
               const amount = size.key === "requests_per_s" ? value : Math.max(1, Math.round(value));
