@@ -1,7 +1,8 @@
 """The queue between API and workers: names of queues, who may take a validation, lost runs.
 
-A queue entry holds a function's name, an id and a number as JSON; the record is in the store, and
-is written first. RQ 3.0 carries it.
+The record is in the store, and is written first. A queue entry is a ticket: it holds a function's
+name and a queue's as JSON, and whoever draws it takes the run whose turn it is, so that tenants
+share the workers (`service.store.waiting`). RQ 3.0 carries the tickets.
 """
 
 import math
@@ -13,7 +14,6 @@ import msgspec
 import redis
 from rq import Queue
 from rq.exceptions import DuplicateJobError
-from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
 
 from api_schemas.engine import EngineConfig
@@ -22,18 +22,19 @@ from api_schemas.worker import WorkerDevice, WorkerNode
 from service.identifiers import timestamp
 from service.store.client import reaching_the_store
 from service.store.validations import Change, ValidationStore
+from service.store.waiting import count_waiting, is_waiting
 from service.tuning.errors import UnknownGpu
 from service.tuning.hardware.catalogue import find_gpu
 
-FUNCTION = "workers.jobs.run_validation"
+FUNCTION = "workers.dispatch.run_next"
 MAX_ATTEMPTS = 2
 """A run whose process was lost is started once more: it changed nothing outside its own record."""
 LEASE_WAIT_LIMIT_S = 3600.0
 """Longest wait for a free device; it does not count against the plan's minutes."""
+_LONGEST_PLAN_MINUTES = 24 * 60
 _MARGIN_S = 300.0
 _RESULT_LIFETIME_S = 60
 _FAILURE_LIFETIME_S = 24 * 3600
-_WAITING = (JobStatus.QUEUED, JobStatus.STARTED, JobStatus.DEFERRED, JobStatus.SCHEDULED)
 
 
 class _Layout(msgspec.Struct, frozen=True):
@@ -65,8 +66,13 @@ def gpu_name(gpu: str) -> str:
 
 
 def job_timeout_s(plan: ValidationPlan) -> int:
-    """Return the time after which a job is ended by force: the last net under its own budget."""
-    return round(LEASE_WAIT_LIMIT_S + plan.max_minutes * 60 + _MARGIN_S)
+    """Return the time after which a run is ended by force: the last net under its own budget."""
+    return timeout_s(max_minutes=plan.max_minutes)
+
+
+def timeout_s(*, max_minutes: float) -> int:
+    """Return the longest time a run of so many minutes may take, with its wait for devices."""
+    return round(LEASE_WAIT_LIMIT_S + max_minutes * 60 + _MARGIN_S)
 
 
 def queue_of(plan: ValidationPlan, *, gpu: str) -> str:
@@ -117,37 +123,67 @@ def enqueue(client: redis.Redis, validation: Validation) -> None:
     Raises:
         StoreUnavailable: The store did not acknowledge it.
     """
+    add_ticket(client, validation.queue, identifier=f"{validation.id}-{validation.attempt}")
+
+
+def add_ticket(client: redis.Redis, queue: str, *, identifier: str | None = None) -> None:
+    """Let one more run of a queue be taken; two tickets with one identifier are one.
+
+    A ticket too many does no harm: it finds nothing to take. How long it may run is set by the plan
+    of the run it takes; its own limit is that of the longest plan.
+
+    Raises:
+        StoreUnavailable: The store did not acknowledge it.
+    """
     with reaching_the_store():
-        queue = Queue(validation.queue, connection=client, serializer=JSONSerializer)
         try:
-            queue.enqueue_call(
+            Queue(queue, connection=client, serializer=JSONSerializer).enqueue_call(
                 FUNCTION,
-                args=[validation.id, validation.attempt],
-                job_id=_job_id(validation),
-                timeout=job_timeout_s(validation.plan),
+                args=[queue],
+                job_id=identifier,
+                timeout=timeout_s(max_minutes=_LONGEST_PLAN_MINUTES) + round(_MARGIN_S),
                 result_ttl=_RESULT_LIFETIME_S,
                 failure_ttl=_FAILURE_LIFETIME_S,
-                unique=True,
+                unique=identifier is not None,
             )
         except DuplicateJobError:
             return
 
 
 def heal(client: redis.Redis, store: ValidationStore, *, now: datetime) -> list[str]:
-    """Give runs whose job or process was lost back to the queue, or end them; return their ids.
+    """Give runs whose process was lost back to the queue, or end them; return their ids.
+
+    A run is lost when it neither waits nor is claimed; it is claimed in the step in which it stops
+    to wait, so that asking in this order never finds a living one lost.
 
     Raises:
         StoreUnavailable: The store did not answer.
     """
-    healed = []
+    healed, queues = [], set()
     for identifier in store.unfinished():
         validation = store.find(identifier)
-        if validation is None or store.is_claimed(identifier):
+        if validation is None:
             continue
-        if validation.status != "queued" or _enqueue_if_missing(client, validation):
+        if is_waiting(client, store.waiting_run(identifier)):
+            queues.add(validation.queue)
+        elif not store.is_claimed(identifier):
             start_again(client, store, validation, now=now)
             healed.append(identifier)
+    add_missing_tickets(client, queues)
     return healed
+
+
+def add_missing_tickets(client: redis.Redis, queues: Iterable[str]) -> None:
+    """Let no run wait without a ticket, as a crash between record and ticket leaves it.
+
+    Raises:
+        StoreUnavailable: The store did not answer.
+    """
+    for name in queues:
+        with reaching_the_store():
+            tickets = Queue(name, connection=client, serializer=JSONSerializer).count
+        for _ in range(count_waiting(client, name) - tickets):
+            add_ticket(client, name)
 
 
 def start_again(
@@ -191,21 +227,6 @@ def start_again(
         fresh = store.find(validation.id)
         if fresh is not None:
             enqueue(client, fresh)
-
-
-def _enqueue_if_missing(client: redis.Redis, validation: Validation) -> bool:
-    """Enqueue a queued record that no job stands for; tell whether its job ran and was lost."""
-    with reaching_the_store():
-        identifier = _job_id(validation)
-        if not Job.exists(identifier, connection=client):
-            enqueue(client, validation)
-            return False
-        job = Job.fetch(identifier, connection=client, serializer=JSONSerializer)
-        return job.get_status() not in _WAITING
-
-
-def _job_id(validation: Validation) -> str:
-    return f"{validation.id}-{validation.attempt}"
 
 
 def _wanted(plan: ValidationPlan, gpu: str) -> str | None:

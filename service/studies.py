@@ -3,25 +3,17 @@
 from datetime import datetime
 
 import redis
-from rq import Queue
-from rq.exceptions import DuplicateJobError
-from rq.job import Job
-from rq.serializers import JSONSerializer
 
 from api_schemas.study import Study, StudyRequest
 from api_schemas.validation import Failure, ValidationPlan
 from service.identifiers import timestamp
-from service.queue import LEASE_WAIT_LIMIT_S, queue_of
-from service.store.client import reaching_the_store
+from service.queue import add_missing_tickets, add_ticket, queue_of
 from service.store.studies import StudyStore
 from service.store.validations import Change
+from service.store.waiting import is_waiting
 
-FUNCTION = "workers.study.run_study"
 MAX_ATTEMPTS = 5
 """Starts of a study whose process was lost; each goes on where the last one ended."""
-_MARGIN_S = 300.0
-_RESULT_LIFETIME_S = 60
-_FAILURE_LIFETIME_S = 24 * 3600
 
 
 def plan_of(request: StudyRequest) -> ValidationPlan:
@@ -74,21 +66,7 @@ def enqueue_study(client: redis.Redis, study: Study) -> None:
     Raises:
         StoreUnavailable: The store did not acknowledge it.
     """
-    timeout = round(LEASE_WAIT_LIMIT_S + study.request.max_minutes * 60 + _MARGIN_S)
-    with reaching_the_store():
-        queue = Queue(study.queue, connection=client, serializer=JSONSerializer)
-        try:
-            queue.enqueue_call(
-                FUNCTION,
-                args=[study.id, study.attempt],
-                job_id=_job_id(study),
-                timeout=timeout,
-                result_ttl=_RESULT_LIFETIME_S,
-                failure_ttl=_FAILURE_LIFETIME_S,
-                unique=True,
-            )
-        except DuplicateJobError:
-            return
+    add_ticket(client, study.queue, identifier=f"study-{study.id}-{study.attempt}")
 
 
 def heal_studies(client: redis.Redis, store: StudyStore, *, now: datetime) -> list[str]:
@@ -97,19 +75,17 @@ def heal_studies(client: redis.Redis, store: StudyStore, *, now: datetime) -> li
     Raises:
         StoreUnavailable: The store did not answer.
     """
-    healed = []
+    healed, queues = [], set()
     for identifier in store.unfinished():
         study = store.find(identifier)
-        if study is None or store.is_claimed(identifier):
+        if study is None:
             continue
-        if study.status == "queued":
-            with reaching_the_store():
-                is_known = Job.exists(_job_id(study), connection=client)
-            if not is_known:
-                enqueue_study(client, study)
-        else:
+        if is_waiting(client, store.waiting_run(identifier)):
+            queues.add(study.queue)
+        elif not store.is_claimed(identifier):
             go_on(client, store, study, now=now)
             healed.append(identifier)
+    add_missing_tickets(client, queues)
     return healed
 
 
@@ -153,7 +129,3 @@ def end_study(store: StudyStore, study: Study, *, now: datetime) -> None:
         progress=1.0,
         finished_at=timestamp(now),
     )
-
-
-def _job_id(study: Study) -> str:
-    return f"study-{study.id}-{study.attempt}"

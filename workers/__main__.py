@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import msgspec
 import redis
-from rq import Worker
 from rq.serializers import JSONSerializer
+from rq.worker import RoundRobinWorker
 
 from api_schemas.worker import WorkerNode
 from service.log import configure_logging, get_logger
@@ -19,7 +19,10 @@ from service.store import workers as registry
 from service.store.client import StoreUnavailable, ping
 from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
+from service.store.webhooks import WebhookStore
 from service.studies import heal_studies
+from service.webhooks.dispatcher import Dispatcher
+from service.webhooks.sending import reach_of
 from workers.inventory import describe_node, find_devices
 from workers.settings import WorkerSettings, read_worker_settings
 from workers.sweep import end_leftovers
@@ -32,8 +35,8 @@ _PREDICTIONS = "service.tuning.performance"
 _log = get_logger(__name__)
 
 
-class NodeWorker(Worker):
-    """An RQ worker that asks its job to end when it is itself told to end."""
+class NodeWorker(RoundRobinWorker):
+    """An RQ worker that serves its queues in turn, and asks its job to end with it."""
 
     def handle_warm_shutdown_request(self) -> None:
         """Let the running validation go back to the queue instead of waiting for its end."""
@@ -70,7 +73,10 @@ def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) 
     importlib.import_module(_PREDICTIONS)
     try:
         # A client of its own: RQ sets how long its connections may wait for the next job.
-        with redis.Redis.from_url(settings.redis_url) as waiting:
+        with (
+            _dispatcher(client, store, settings),
+            redis.Redis.from_url(settings.redis_url) as waiting,
+        ):
             NodeWorker(node.queues, connection=waiting, serializer=JSONSerializer).work(
                 logging_level="WARNING", with_scheduler=False
             )
@@ -78,6 +84,19 @@ def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) 
         stop.set()
         heartbeat.join(timeout=HEARTBEAT_S)
         _leave(client, node)
+
+
+def _dispatcher(
+    client: redis.Redis, store: ValidationStore, settings: WorkerSettings
+) -> Dispatcher:
+    """Return what tells of ended validations, where this node has the secrets for it."""
+    return Dispatcher(
+        WebhookStore(client, retention=settings.retention),
+        store,
+        secrets_dir=settings.secrets_dir,
+        reach=reach_of(networks=settings.webhook_networks, redirects=settings.webhook_redirects),
+        now=lambda: datetime.now(UTC),
+    )
 
 
 def _beat(

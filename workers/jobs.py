@@ -1,9 +1,6 @@
-"""What the queue names: `run_validation`, with an id and the number of the attempt."""
+"""One validation from its lease to its end, in a process of its own."""
 
-import ctypes
-import os
 import shutil
-import signal
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,26 +15,32 @@ from api_schemas.recommendation import Recommendation
 from api_schemas.validation import Failure, Validation, ValidationMode
 from api_schemas.worker import WorkerDevice, WorkerNode
 from service.identifiers import timestamp
-from service.log import configure_logging, get_logger
+from service.log import get_logger
 from service.model_lookup import make_resolver
-from service.queue import LEASE_WAIT_LIMIT_S, device_count, gpu_name, start_again
+from service.queue import (
+    LEASE_WAIT_LIMIT_S,
+    device_count,
+    gpu_name,
+    job_timeout_s,
+    start_again,
+)
 from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
 from service.store.validations import ValidationStore, is_finished
+from service.store.waiting import WaitingRun
 from workers.compare import compare
 from workers.devices import InForeignUse, NotEnoughDevices, choose_devices
 from workers.experiment import Experiment
 from workers.inventory import describe_node, find_devices
 from workers.knee import knee
 from workers.learn import remember
+from workers.lifetime import WorkerStopping, limited_to
 from workers.modes import boot, quick, soak
 from workers.points import judge, startup_holds, verdict_of
 from workers.run import Cancelled, Failed, OutOfTime, Run, TakenOver
-from workers.settings import WorkerSettings, read_worker_settings
+from workers.settings import WorkerSettings
 from workers.subject import choose_subject, describe_environment
-from workers.webhook import deliver
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LEASE_POLL_S = 0.2
 _FOREIGN_WAIT_S = 30.0
 _log = get_logger(__name__)
@@ -51,32 +54,22 @@ MODES: dict[ValidationMode, Callable[[Experiment], None]] = {
 }
 
 
-class WorkerStopping(BaseException):
-    """The worker is told to end: the validation goes back to the queue."""
-
-
-def run_validation(identifier: str, attempt: int) -> None:
+def run_validation(client: redis.Redis, waiting: WaitingRun, settings: WorkerSettings) -> None:
     """Prove one recommendation; everything that is worth telling is in its record."""
-    settings = read_worker_settings()
-    configure_logging(level=settings.log_level, output=settings.log_format)  # type: ignore[arg-type]
-    _end_with_the_worker()
-    client = redis.Redis.from_url(settings.redis_url, socket_timeout=10, socket_connect_timeout=10)
-    with client:
-        store = ValidationStore(client, retention=settings.retention)
-        validation = store.find(identifier)
-        if validation is None or is_finished(validation) or validation.attempt != attempt:
-            _log.info("validation_skipped", id=identifier, attempt=attempt)
-            return
-        with Run(client, store, validation, node=settings.node) as run:
-            try:
+    store = ValidationStore(client, retention=settings.retention)
+    validation = store.find(waiting.identifier)
+    if validation is None or is_finished(validation):
+        _log.info("validation_skipped", id=waiting.identifier)
+        store.drop_claim(waiting.identifier)
+        return
+    with Run(client, store, validation, waiting=waiting, node=settings.node) as run:
+        try:
+            with limited_to(seconds=job_timeout_s(validation.plan)):
                 _conduct(run, settings)
-            except WorkerStopping:
-                start_again(
-                    client, store, validation, now=datetime.now(UTC), reason="the worker was ended"
-                )
-        ended = store.find(identifier)
-        if ended is not None:
-            deliver(ended, secrets_dir=settings.secrets_dir, now=datetime.now(UTC))
+        except WorkerStopping:
+            start_again(
+                client, store, validation, now=datetime.now(UTC), reason="the worker was ended"
+            )
 
 
 def _conduct(run: Run, settings: WorkerSettings) -> None:
@@ -214,17 +207,3 @@ def _wanted_devices(
     if not matching and place is not None and place.node is not None:
         return node.devices
     return matching
-
-
-def _end_with_the_worker() -> None:
-    """Let this process end when its worker is killed, and requeue its work when it is asked to."""
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _stop)
-
-
-def _stop(*_: object) -> None:
-    raise WorkerStopping

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import redis
 
@@ -19,9 +19,11 @@ from api_schemas.validation import (
 )
 from service.identifiers import timestamp
 from service.log import get_logger
+from service.queue import node_queue
 from service.store import leases
 from service.store.client import StoreUnavailable
-from service.store.validations import Change, ValidationStore
+from service.store.validations import Change
+from service.store.waiting import WaitingRun, has_devices, is_overtaking
 from service.store.workers import store_identity
 
 _POLL_S = 0.5
@@ -58,14 +60,37 @@ def mark_of(store: str, node: str, validation: str) -> str:
     return f"{store}/{node}/{validation}"
 
 
+class Track(Protocol):
+    """What a run writes to: a validation's record, or a study's."""
+
+    def change(self, identifier: str, *, attempt: int, **fields: Any) -> Change:  # noqa: ANN401
+        """Set fields of the record."""
+
+    def cancel_requested(self, identifier: str) -> bool:
+        """Tell whether somebody asked to end it."""
+
+    def keep_claim(self, identifier: str, *, owner: str) -> None:
+        """Say that a process works on it."""
+
+    def drop_claim(self, identifier: str) -> None:
+        """Say that nobody works on it any more."""
+
+
 class Run:
     """The claim on one validation while it is worked on."""
 
     def __init__(
-        self, client: redis.Redis, store: ValidationStore, validation: Validation, *, node: str
+        self,
+        client: redis.Redis,
+        store: Track,
+        validation: Validation,
+        *,
+        waiting: WaitingRun,
+        node: str,
     ) -> None:
         self.client = client
         self.validation = validation
+        self._waiting = waiting
         self.notes = list(validation.notes)
         self._store = store
         self._node = node
@@ -133,9 +158,13 @@ class Run:
             raise OutOfTime
 
     def is_overtaking(self) -> bool:
-        """Whether an older run on this node still waits for its devices."""
-        mine = self.validation
-        return self._persist(lambda: self._store.has_older_waiting(mine, owner=self._node)) is True
+        """Whether a run that this node took earlier still waits for its devices."""
+        found: bool = self._persist(
+            lambda: is_overtaking(
+                self.client, self._waiting, owner=self._node, node_queue=node_queue(self._node)
+            )
+        )
+        return found
 
     def lease(self, resources: list[str]) -> bool:
         """Take these devices, all or none; tell whether they were free."""
@@ -144,6 +173,7 @@ class Run:
         )
         if taken:
             self._leases = resources
+            self._persist(lambda: has_devices(self.client, self._waiting))
         return taken
 
     def note(self, *notes: str) -> None:

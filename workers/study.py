@@ -1,4 +1,4 @@
-"""What the queue names for studies: `run_study`, with an id and the number of the attempt.
+"""One study from its lease to its end, in a process of its own.
 
 A study works like a validation that measures one configuration after the other; its record is the
 study's own.
@@ -18,11 +18,13 @@ from api_schemas.estimate import EstimateRequest
 from api_schemas.study import Study, StudyTrial
 from api_schemas.validation import Failure, LoadPoint
 from service.identifiers import timestamp
-from service.log import configure_logging, get_logger
+from service.log import get_logger
 from service.model_lookup import make_resolver
+from service.queue import timeout_s
 from service.store.models import ModelStore
 from service.store.studies import StudyStore, is_ended
 from service.store.validations import Change
+from service.store.waiting import WaitingRun
 from service.studies import go_on
 from service.tuning.engine.defaults import effective_config
 from service.tuning.errors import TuningError
@@ -37,10 +39,11 @@ from service.tuning.studies.outcome import (
 from service.tuning.studies.prior import Prior, prior_of
 from workers.experiment import Experiment
 from workers.inventory import describe_node
-from workers.jobs import WorkerStopping, _end_with_the_worker, _lease, _recommendation
+from workers.jobs import _lease, _recommendation
 from workers.learn import keep_points
+from workers.lifetime import WorkerStopping, limited_to
 from workers.run import Cancelled, Failed, OutOfTime, Run, TakenOver
-from workers.settings import WorkerSettings, read_worker_settings
+from workers.settings import WorkerSettings
 from workers.study_search import Candidate, StudySearch
 from workers.study_track import StudyTrack, as_validation
 from workers.subject import Subject, choose_subject, describe_environment
@@ -49,24 +52,21 @@ _log = get_logger(__name__)
 _LEAST_SECONDS = 20.0
 
 
-def run_study(identifier: str, attempt: int) -> None:
+def run_study(client: redis.Redis, waiting: WaitingRun, settings: WorkerSettings) -> None:
     """Search for the best configuration; everything that is worth telling is in its record."""
-    settings = read_worker_settings()
-    configure_logging(level=settings.log_level, output=settings.log_format)  # type: ignore[arg-type]
-    _end_with_the_worker()
-    client = redis.Redis.from_url(settings.redis_url, socket_timeout=10, socket_connect_timeout=10)
-    with client:
-        store = StudyStore(client)
-        study = store.find(identifier)
-        if study is None or is_ended(study) or study.attempt != attempt:
-            _log.info("study_skipped", id=identifier, attempt=attempt)
-            return
-        track = StudyTrack(store)
-        with Run(client, track, as_validation(study), node=settings.node) as run:  # type: ignore[arg-type]  # the same words
-            try:
+    store = StudyStore(client)
+    study = store.find(waiting.identifier)
+    if study is None or is_ended(study):
+        _log.info("study_skipped", id=waiting.identifier)
+        store.drop_claim(waiting.identifier)
+        return
+    track = StudyTrack(store)
+    with Run(client, track, as_validation(study), waiting=waiting, node=settings.node) as run:
+        try:
+            with limited_to(seconds=timeout_s(max_minutes=study.request.max_minutes)):
                 _conduct(_Work(run=run, track=track, store=store, study=study), settings)
-            except WorkerStopping:
-                go_on(client, store, study, now=datetime.now(UTC))
+        except WorkerStopping:
+            go_on(client, store, study, now=datetime.now(UTC))
 
 
 class _Work(msgspec.Struct, kw_only=True):

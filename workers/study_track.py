@@ -31,11 +31,6 @@ class StudyTrack:
         kept = {name: fields[name] for name in ("stage", "notes", "environment") if name in fields}
         return self._store.change(identifier, attempt=attempt, **kept)
 
-    def has_older_waiting(self, validation: Validation, *, owner: str) -> bool:
-        """Tell whether an older run waits for the devices; a study takes them as they come."""
-        del validation, owner
-        return False
-
     def cancel_requested(self, identifier: str) -> bool:
         """Tell whether somebody asked to end it."""
         return self._store.cancel_requested(identifier)

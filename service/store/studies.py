@@ -13,6 +13,7 @@ from api_schemas.study import STUDY_ENDS, Study, StudyTrial
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
 from service.store.validations import Change
+from service.store.waiting import WaitingRun
 
 _TRIALS = "trials"
 _CHANGE = """
@@ -31,10 +32,18 @@ end
 if ARGV[3] ~= '' then
   redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
 end
-for index = 6, #ARGV, 2 do
+for index = 7, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[index], ARGV[index + 1])
 end
 status = cjson.decode(redis.call('HGET', KEYS[1], 'status'))
+if status == 'queued' then
+  redis.call('ZADD', KEYS[5], 0, ARGV[6])
+else
+  redis.call('ZREM', KEYS[5], ARGV[6])
+end
+if status ~= 'running' then
+  redis.call('ZREM', KEYS[6], ARGV[6])
+end
 for _, ended in ipairs(cjson.decode(ARGV[1])) do
   if status == ended then
     redis.call('SREM', KEYS[3], ARGV[5])
@@ -60,6 +69,7 @@ class StudyStore:
             StoreUnavailable: It is not known to be stored.
         """
         tenant = self._tenant or keys.DEFAULT_TENANT
+        line = WaitingRun(queue=study.queue, tenant=tenant, identifier=study.id, kind="study")
         fields: dict[Any, Any] = {
             name: msgspec.json.encode(getattr(study, name))
             for name in study.__struct_fields__
@@ -69,6 +79,7 @@ class StudyStore:
             pipe.hset(keys.study(study.id), mapping=fields | {"tenant": tenant})
             pipe.zadd(keys.studies(tenant=tenant), {study.id: 0})
             pipe.sadd(keys.unfinished_studies(), study.id)
+            pipe.zadd(keys.waiting_runs(), {line.member: 0})
             pipe.execute()
 
     def find(self, identifier: str) -> Study | None:
@@ -99,6 +110,17 @@ class StudyStore:
             tenant = self._client.hget(keys.study(identifier), "tenant")
         return keys.DEFAULT_TENANT if tenant is None else text(tenant)
 
+    def waiting_run(self, identifier: str) -> WaitingRun:
+        """Return the entry under which it waits, or waited, for a worker."""
+        with reaching_the_store():
+            queue, tenant = self._client.hmget(keys.study(identifier), ["queue", "tenant"])
+        return WaitingRun(
+            queue=msgspec.json.decode(queue, type=str) if queue else "",
+            tenant=text(tenant) if tenant else keys.DEFAULT_TENANT,
+            identifier=identifier,
+            kind="study",
+        )
+
     def unfinished(self) -> list[str]:
         """Return the ids of studies that have not ended, oldest first."""
         with reaching_the_store():
@@ -125,6 +147,8 @@ class StudyStore:
                     keys.study_trials(identifier),
                     keys.unfinished_studies(),
                     keys.study_owner(identifier),
+                    keys.waiting_runs(),
+                    keys.leasing_runs(),
                 ],
                 args=[
                     msgspec.json.encode(sorted(STUDY_ENDS)),
@@ -132,6 +156,7 @@ class StudyStore:
                     "" if trial is None else str(trial.number),
                     b"" if trial is None else msgspec.json.encode(trial),
                     identifier,
+                    self.waiting_run(identifier).member,
                     *pairs,
                 ],
             )

@@ -15,6 +15,7 @@ import redis
 from api_schemas.validation import TERMINAL, LoadPoint, Validation, ValidationStatus
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.waiting import WaitingRun
 
 _ENDS: tuple[ValidationStatus, ...] = ("succeeded", "failed", "cancelled", "timed_out")
 _AGAIN: tuple[ValidationStatus, ...] = ("queued",)
@@ -58,18 +59,29 @@ if to ~= '' then
   redis.call('HSET', KEYS[1], 'status', cjson.encode(to), 'attempt', ARGV[9])
   if to == 'queued' then
     redis.call('DEL', KEYS[2])
+    redis.call('ZADD', KEYS[6], 0, ARGV[10])
+  else
+    redis.call('ZREM', KEYS[6], ARGV[10])
+  end
+  if to ~= 'leasing' then
+    redis.call('ZREM', KEYS[7], ARGV[10])
   end
 end
 if ARGV[4] ~= '' then
   redis.call('RPUSH', KEYS[2], ARGV[4])
 end
-for index = 10, #ARGV, 2 do
+for index = 11, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[index], ARGV[index + 1])
 end
 redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[7], '*', 'event', ARGV[5], 'data', ARGV[6])
 if to ~= '' and #moves[to] == 0 then
   redis.call('SREM', KEYS[4], ARGV[8])
   redis.call('DEL', KEYS[5])
+  local plan = redis.call('HGET', KEYS[1], 'plan')
+  local hook = plan and cjson.decode(plan)['webhook']
+  if hook and hook ~= cjson.null then
+    redis.call('ZADD', KEYS[8], 0, ARGV[8])
+  end
 end
 return 'done'
 """
@@ -125,11 +137,13 @@ class ValidationStore:
         Raises:
             StoreUnavailable: It is not known to be stored.
         """
-        identifier = validation.id
+        identifier, tenant = validation.id, self._tenant or keys.DEFAULT_TENANT
         index = keys.validations_of_recommendation(validation.recommendation_id)
+        line = WaitingRun(queue=validation.queue, tenant=tenant, identifier=identifier)
         with reaching_the_store(), self._client.pipeline(transaction=True) as pipe:
-            tenant = {"tenant": self._tenant or keys.DEFAULT_TENANT}
-            pipe.hset(keys.validation(identifier), mapping=_fields_of(validation) | tenant)
+            fields = _fields_of(validation) | {"tenant": tenant}
+            pipe.hset(keys.validation(identifier), mapping=fields)
+            pipe.zadd(keys.waiting_runs(), {line.member: 0})
             pipe.zadd(index, {identifier: 0})
             pipe.sadd(keys.unfinished_validations(), identifier)
             event: dict[Any, Any] = {"event": "status", "data": _status_event(validation)}
@@ -156,6 +170,16 @@ class ValidationStore:
             tenant = self._client.hget(keys.validation(identifier), "tenant")
         return keys.DEFAULT_TENANT if tenant is None else text(tenant)
 
+    def waiting_run(self, identifier: str) -> WaitingRun:
+        """Return the entry under which it waits, or waited, for a worker."""
+        with reaching_the_store():
+            queue, tenant = self._client.hmget(keys.validation(identifier), ["queue", "tenant"])
+        return WaitingRun(
+            queue=msgspec.json.decode(queue, type=str) if queue else "",
+            tenant=text(tenant) if tenant else keys.DEFAULT_TENANT,
+            identifier=identifier,
+        )
+
     def of_recommendation(self, identifier: str) -> list[Validation]:
         """Return the validations of a recommendation, newest first."""
         with reaching_the_store():
@@ -181,7 +205,8 @@ class ValidationStore:
     ) -> Change:
         """Move the state, set fields, add a load point and an event, all in one step.
 
-        Going back to `queued` drops the load points: the next attempt measures anew.
+        Going back to `queued` drops the load points: the next attempt measures anew. Whoever makes
+        the last move, the webhook of the plan becomes due with it.
         """
         point = msgspec.json.encode(load_point) if load_point else b""
         said = {"id": identifier} | ({"status": to} if to else {})
@@ -201,6 +226,7 @@ class ValidationStore:
                     _MAX_EVENTS,
                     identifier,
                     str(next_attempt or attempt),
+                    self.waiting_run(identifier).member if to else b"",
                     *pairs,
                 ],
             )
@@ -234,20 +260,6 @@ class ValidationStore:
         with reaching_the_store():
             return bool(self._client.exists(keys.validation_owner(identifier)))
 
-    def has_older_waiting(self, validation: Validation, *, owner: str) -> bool:
-        """Tell whether an older validation of the same queue waits for devices of this owner."""
-        return any(
-            older.status == "leasing" and older.queue == validation.queue
-            for identifier in self.unfinished()
-            if identifier < validation.id and self._owner(identifier) == owner
-            if (older := self.find(identifier)) is not None
-        )
-
-    def _owner(self, identifier: str) -> str | None:
-        with reaching_the_store():
-            found = self._client.get(keys.validation_owner(identifier))
-        return None if found is None else text(found)
-
     def events(self, identifier: str, *, after: str, limit: int = 100) -> list[Event]:
         """Return what happened after this event id ("0" for all), oldest first."""
         with reaching_the_store():
@@ -274,6 +286,9 @@ def _keys(identifier: str) -> tuple[str, ...]:
         keys.validation_events(identifier),
         keys.unfinished_validations(),
         keys.validation_owner(identifier),
+        keys.waiting_runs(),
+        keys.leasing_runs(),
+        keys.due_webhooks(),
     )
 
 

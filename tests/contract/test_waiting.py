@@ -1,0 +1,215 @@
+"""Whose turn it is, on every kind of server: tenants take turns, each in its own order."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rq import Queue
+from rq.serializers import JSONSerializer
+
+from api_schemas.study import Choices, Study, StudyRequest
+from api_schemas.validation import Validation, ValidationPlan
+from service.queue import add_missing_tickets, enqueue, heal
+from service.store import keys
+from service.store.studies import StudyStore
+from service.store.validations import ValidationStore
+from service.store.waiting import (
+    WaitingRun,
+    count_waiting,
+    has_devices,
+    is_overtaking,
+    is_waiting,
+    take_next,
+)
+from service.studies import heal_studies
+
+_QUEUE = "validate.gpu.L4"
+_NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def _store(client: redis.Redis, tenant: str | None = None) -> ValidationStore:
+    return ValidationStore(client, retention=None, tenant=tenant)
+
+
+def _add(client: redis.Redis, identifier: str, *, tenant: str, queue: str = _QUEUE) -> Validation:
+    validation = Validation(
+        id=identifier,
+        recommendation_id="r1",
+        mode="boot",
+        plan=ValidationPlan(mode="boot"),
+        status="queued",
+        stage="queued",
+        progress=0.0,
+        created_at="2026-01-02T03:04:05.000Z",
+        queue=queue,
+    )
+    _store(client, tenant).create(validation)
+    return validation
+
+
+def _add_study(client: redis.Redis, identifier: str, *, tenant: str) -> None:
+    request = StudyRequest(recommendation_id="r1", space={"max_num_seqs": Choices(values=[2, 4])})
+    StudyStore(client, tenant=tenant).create(
+        Study(
+            id=identifier,
+            created_at="2026-01-02T03:04:05.000Z",
+            request=request,
+            status="queued",
+            stage="queued",
+            progress=0.0,
+            queue=_QUEUE,
+        )
+    )
+
+
+def _take_all(client: redis.Redis, queue: str = _QUEUE) -> list[str]:
+    taken = iter(lambda: take_next(client, queue, owner="node"), None)
+    return [run.identifier for run in taken]
+
+
+def test_the_first_of_a_late_tenant_waits_for_nobodys_backlog(client: redis.Redis) -> None:
+    """One tenant queues fifteen; another one's first is the very next, then they alternate."""
+    for number in range(15):
+        _add(client, f"a{number:02}", tenant="a")
+    assert take_next(client, _QUEUE, owner="node") is not None
+    for number in range(3):
+        _add(client, f"z{number}", tenant="z")
+
+    order = _take_all(client)
+
+    assert order[:7] == ["z0", "a01", "z1", "a02", "z2", "a03", "a04"]
+    assert [name for name in order if name[0] == "a"] == [f"a{n:02}" for n in range(1, 15)]
+
+
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
+@given(tenants=st.lists(st.sampled_from("abcd"), min_size=1, max_size=25))
+def test_no_tenant_waits_longer_than_one_turn_of_each_other(
+    client: redis.Redis, tenants: Sequence[str]
+) -> None:
+    """Between two turns of a tenant that waits every other one has at most one turn."""
+    client.flushdb()
+    for number, tenant in enumerate(tenants):
+        _add(client, f"{number:03}", tenant=tenant)
+
+    order = [tenants[int(name)] for name in _take_all(client)]
+
+    assert sorted(order) == sorted(tenants)
+    for place, tenant in enumerate(order):
+        before = [p for p in range(place) if order[p] == tenant]
+        between = order[before[-1] + 1 : place] if before else order[:place]
+        assert len(between) == len(set(between))
+
+
+def test_queues_do_not_mix(client: redis.Redis) -> None:
+    """A queue whose name begins like another's has runs of its own, whatever the name holds."""
+    for queue in ("validate.node.a", "validate.node.ab", "validate.node.a\nx", 'validate.node."'):
+        _add(client, f"in {queue!r}", tenant="t\n1", queue=queue)
+
+    assert count_waiting(client, "validate.node.a") == 1
+    assert _take_all(client, "validate.node.a") == ["in 'validate.node.a'"]
+    assert _take_all(client, "validate.node.a\nx") == ["in 'validate.node.a\\nx'"]
+    assert count_waiting(client, "validate.node.ab") == 1
+
+
+def test_what_is_taken_is_claimed_in_the_same_step(client: redis.Redis) -> None:
+    """There is no moment at which a run neither waits nor has an owner."""
+    _add(client, "v1", tenant="a")
+    _add_study(client, "s1", tenant="b")
+
+    first, second = (take_next(client, _QUEUE, owner="node") for _ in range(2))
+
+    assert first == WaitingRun(queue=_QUEUE, tenant="b", identifier="s1", kind="study")
+    assert second == WaitingRun(queue=_QUEUE, tenant="a", identifier="v1")
+    assert _store(client).is_claimed("v1")
+    assert StudyStore(client).is_claimed("s1")
+    assert 0 < int(str(client.ttl(keys.validation_owner("v1")))) <= 15
+    assert take_next(client, _QUEUE, owner="node") is None
+    assert heal(client, _store(client), now=_NOW) == []
+    assert heal_studies(client, StudyStore(client), now=_NOW) == []
+
+
+def test_studies_take_turns_with_validations(client: redis.Redis) -> None:
+    """Both are runs of their tenant, in the order in which they were made."""
+    for number in (0, 2):
+        _add(client, f"{number}", tenant="a")
+        _add_study(client, f"{number + 1}", tenant="a")
+    _add(client, "9", tenant="b")
+
+    assert _take_all(client) == ["0", "9", "1", "2", "3"]
+
+
+def test_who_is_given_back_is_the_oldest_again(client: redis.Redis) -> None:
+    """A run whose process was lost comes before what its tenant queued later."""
+    for name in ("v1", "v2", "v3"):
+        _add(client, name, tenant="a")
+    assert take_next(client, _QUEUE, owner="node") is not None
+    client.delete(keys.validation_owner("v1"))
+
+    assert heal(client, _store(client), now=_NOW) == ["v1"]
+
+    found = _store(client).find("v1")
+    assert found is not None
+    assert (found.status, found.attempt) == ("queued", 2)
+    assert _take_all(client) == ["v1", "v2", "v3"]
+
+
+@pytest.mark.parametrize("to", ["cancelled", "failed", "timed_out"])
+def test_what_has_ended_no_longer_waits(client: redis.Redis, to: str) -> None:
+    """A run that ends in the queue is never taken."""
+    _add(client, "v1", tenant="a")
+
+    _store(client).change("v1", attempt=1, to=to)  # type: ignore[arg-type]  # one of the ends
+
+    assert not is_waiting(client, _store(client).waiting_run("v1"))
+    assert _take_all(client) == []
+
+
+def test_every_waiting_run_has_a_ticket(client: redis.Redis) -> None:
+    """Tickets that were lost are made anew, and not more of them than runs that wait."""
+    runs = [_add(client, f"v{number}", tenant="a") for number in range(3)]
+    queue = Queue(_QUEUE, connection=client, serializer=JSONSerializer)
+    enqueue(client, runs[0])
+    enqueue(client, runs[0])
+    assert queue.count == 1
+
+    heal(client, _store(client), now=_NOW)
+    add_missing_tickets(client, {_QUEUE, "validate.gpu.other"})
+
+    assert queue.count == 3
+    assert Queue("validate.gpu.other", connection=client, serializer=JSONSerializer).count == 0
+
+
+def test_devices_are_given_in_the_order_of_turns(client: redis.Redis) -> None:
+    """Who was taken first has its devices first, unless its process is gone."""
+    here, other_queue, alone = "node", "validate.gpu.H100", "validate.node.node"
+    for number, queue in enumerate((_QUEUE, _QUEUE, other_queue, alone)):
+        _add(client, f"v{number}", tenant="a", queue=queue)
+    first, second, elsewhere, pinned = (
+        take_next(client, queue, owner=here) for queue in (_QUEUE, _QUEUE, other_queue, alone)
+    )
+    assert first
+    assert second
+    assert elsewhere
+    assert pinned
+
+    def overtakes(run: WaitingRun, owner: str = here) -> bool:
+        return is_overtaking(client, run, owner=owner, node_queue=alone)
+
+    assert not overtakes(first)
+    assert overtakes(second)
+    assert not overtakes(second, "another node")
+    assert not overtakes(elsewhere)
+    assert overtakes(pinned)
+    has_devices(client, first)
+    assert not overtakes(second)
+    client.delete(keys.validation_owner("v1"))
+    client.delete(keys.validation_owner("v2"))
+    assert not overtakes(pinned)
