@@ -1,6 +1,7 @@
 """The part of a workload that a server accepts: nothing longer than `max_model_len`."""
 
 import math
+from functools import lru_cache
 
 import msgspec
 
@@ -9,6 +10,9 @@ from service.tuning.lengths import length_figures, typical_tokens
 
 _ANSWER_SHARE = 4
 """At least this part of the length is kept for the answer."""
+_KEPT = 256
+_LARGEST_KEPT_BYTES = 1 << 15
+"""What is remembered: so many pairs of distributions, none described in more bytes."""
 
 
 def accepted_workload(workload: Workload, *, max_model_len: int) -> Workload:
@@ -27,14 +31,24 @@ def accepted_workload(workload: Workload, *, max_model_len: int) -> Workload:
     longest_output = length_figures(outputs).max_tokens
     if longest_prompt + longest_output <= max_model_len:
         return workload
+    content = msgspec.msgpack.encode((prompts, outputs))
+    accept = _accepted if len(content) <= _LARGEST_KEPT_BYTES else _accepted.__wrapped__
+    accepted = accept(content, max_model_len)
+    if accepted is None:
+        return workload
+    return msgspec.structs.replace(workload, prompt_tokens=accepted[0], output_tokens=accepted[1])
+
+
+@lru_cache(maxsize=_KEPT)
+def _accepted(content: bytes, max_model_len: int) -> tuple[Lengths, Lengths] | None:
+    """Return prompts and outputs as they are served; None when no prompt is taken."""
+    prompts, outputs = msgspec.msgpack.decode(content, type=tuple[Lengths, Lengths])
+    longest_prompt = length_figures(prompts).max_tokens
+    longest_output = length_figures(outputs).max_tokens
     room = max(max_model_len // _ANSWER_SHARE, max_model_len - longest_prompt)
     answer = max(1, min(longest_output, room))
     kept = _not_longer(prompts, max_model_len - answer)
-    if kept is None:
-        return workload
-    return msgspec.structs.replace(
-        workload, prompt_tokens=kept, output_tokens=_cut(outputs, answer)
-    )
+    return None if kept is None else (kept, _cut(outputs, answer))
 
 
 def _not_longer(lengths: Lengths, limit: int) -> Lengths | None:

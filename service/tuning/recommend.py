@@ -31,7 +31,7 @@ from service.tuning.search.baseline import baseline_of
 from service.tuning.search.drafter import resolve_drafter
 from service.tuning.search.obstacles import is_beyond_length
 from service.tuning.search.pins import check_pins
-from service.tuning.search.problem import Problem, pose_problem, sharing_memory
+from service.tuning.search.problem import Problem, pose_problem
 from service.tuning.search.usual_limits import find_within_usual_limits
 from service.tuning.situation import ModelResolver
 from service.tuning.way_out import Answered, with_way_out
@@ -56,7 +56,7 @@ def recommend(
 
     def ask(changed: TuningRequest) -> Answered:
         posed, _ = understand(changed, resolve_model=resolve_model, calibrations=calibrations)
-        return _solved(changed, sharing_memory(posed, problem), is_step=True)
+        return _solved(changed, msgspec.structs.replace(posed, runs=problem.runs), is_step=True)
 
     core = with_way_out(answered, ask)
     return _advice(answered.request, answered.problem, core, notes)

@@ -1,17 +1,10 @@
-"""What one request has computed already, so that it computes everything once."""
+"""What has been computed already, so that everything is computed once."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 import msgspec
-
-from api_schemas.engine import EngineConfig
-from api_schemas.estimate import Performance
-from api_schemas.slo import TargetOutcome
-from service.tuning.hardware.spec import Node
-from service.tuning.memory.plan import MemoryPlan
-from service.tuning.models.spec import ModelSpec
-from service.tuning.performance import Prediction
 
 T = TypeVar("T")
 encoded = msgspec.msgpack.Encoder().encode
@@ -19,27 +12,24 @@ encoded = msgspec.msgpack.Encoder().encode
 
 
 class Memo(Generic[T]):
-    """Results by what they depend on: a model, a node, and content.
+    """The latest results by all that they depend on; of too many the oldest are forgotten.
 
-    Model and node are told apart by identity and kept, so that no other can take their place.
+    Keys are content, never identity, so that requests may share what they have in common.
     """
 
-    def __init__(self) -> None:
-        self._results: dict[tuple[int, int, bytes], tuple[T, ModelSpec, Node]] = {}
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._results: dict[Hashable, T] = {}
+        self._adding = threading.Lock()
 
-    def once(self, spec: ModelSpec, node: Node, content: bytes, compute: Callable[[], T]) -> T:
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the known result, or compute it."""
-        key = (id(spec), id(node), content)
         known = self._results.get(key)
-        if known is None:
-            known = compute(), spec, node
-            self._results[key] = known
-        return known[0]
-
-
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one request remembers; it lives and dies with its problem, in one thread."""
-
-    plans: Memo[tuple[EngineConfig, MemoryPlan]] = msgspec.field(default_factory=Memo)
-    predictions: Memo[Prediction] = msgspec.field(default_factory=Memo)
-    runs: Memo[tuple[Performance, tuple[TargetOutcome, ...]]] = msgspec.field(default_factory=Memo)
+        if known is not None:
+            return known
+        result = compute()
+        with self._adding:
+            self._results[key] = result
+            if len(self._results) > self._most:
+                del self._results[next(iter(self._results))]
+        return result

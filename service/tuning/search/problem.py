@@ -5,8 +5,10 @@ import math
 import msgspec
 
 from api_schemas.engine import EngineConfig
+from api_schemas.estimate import Performance
 from api_schemas.model import ModelRef
 from api_schemas.recommendation import Constraints, Objective, Posture
+from api_schemas.slo import TargetOutcome
 from service.tuning.calibrations.known import Calibrations, KnownCalibration, calibration_for
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
@@ -15,9 +17,11 @@ from service.tuning.presets import FilledWorkload
 from service.tuning.rules.domains import recommended_dtype
 from service.tuning.search.demand import Demand, demand_of
 from service.tuning.search.lengths_rule import LengthChoice, choose_length
-from service.tuning.search.memo import Memory
+from service.tuning.search.memo import Memo
 from service.tuning.search.share import scaled
 from service.tuning.search.utilization_rule import UtilizationChoice, choose_utilization
+
+_MOST_RUNS = 1024
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +44,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that are not searched: pinned ones, dtype, adapters, drafter."""
     calibrations: Calibrations = ()
     """What was learned from measurements, one per configuration."""
-    memory: Memory = msgspec.field(default_factory=Memory)
-    """What was computed for this request already."""
+    runs: Memo[tuple[Performance, tuple[TargetOutcome, ...]]] = msgspec.field(
+        default_factory=lambda: Memo(most=_MOST_RUNS)
+    )
+    """What was simulated for this request already."""
 
     def most_copies(self, gpus: int) -> int:
         """Return how many copies of that many GPUs the nodes hold; none is cut by a node."""
@@ -154,18 +160,6 @@ def at_rate(problem: Problem, requests_per_s: float) -> Problem:
         problem.filled, workload=workload, assumptions=(*kept, sentence)
     )
     return msgspec.structs.replace(problem, filled=filled, demand=demand_of(workload))
-
-
-def sharing_memory(problem: Problem, known: Problem) -> Problem:
-    """Return the problem with what was computed for a like one, where it means the same."""
-    if problem.demand.shared_prefix_tokens != known.demand.shared_prefix_tokens:
-        return problem
-    return msgspec.structs.replace(
-        problem,
-        spec=known.spec if problem.spec == known.spec else problem.spec,
-        node=known.node if problem.node == known.node else problem.node,
-        memory=known.memory,
-    )
 
 
 def whole(value: float) -> int:

@@ -10,7 +10,7 @@ from service.tuning.memory.budget import plan_memory
 from service.tuning.memory.plan import KvPlan, MemoryPlan
 from service.tuning.rules.domains import kv_cache_dtype_support, minimum_batched_tokens
 from service.tuning.search.admission_rule import AdmissionChoice, choose_admission
-from service.tuning.search.memo import encoded
+from service.tuning.search.memo import Memo, encoded
 from service.tuning.search.misfit import Misfit, misfit_of
 from service.tuning.search.problem import Problem
 from service.tuning.search.topology import Topology
@@ -23,6 +23,8 @@ _ROUNDS = 4
 """Of cap against pool; they settle in two or three."""
 _BLOCK_TOKENS = 16
 _BUDGET_STEP = 256
+_PLANS: Memo[tuple[EngineConfig, MemoryPlan]] = Memo(most=8192)
+"""Of all requests: models and GPUs repeat, and a plan knows nothing of the load."""
 
 
 class Sized(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +76,8 @@ def uses_fp8_kv(problem: Problem) -> bool:
 
 def plan_config(problem: Problem, config: EngineConfig) -> tuple[EngineConfig, MemoryPlan]:
     """Return the effective configuration and its memory plan."""
-    return problem.memory.plans.once(
-        problem.spec, problem.node, encoded(config), lambda: _planned(problem, config)
-    )
+    key = problem.spec, problem.node, problem.version.text, problem.draft, encoded(config)
+    return _PLANS.once(key, lambda: _planned(problem, config))
 
 
 def _planned(problem: Problem, config: EngineConfig) -> tuple[EngineConfig, MemoryPlan]:

@@ -9,6 +9,7 @@ from api_schemas.estimate import Performance
 from api_schemas.slo import Slo, TargetOutcome
 from api_schemas.workload import Workload
 from service.tuning.accepted_load import accepted_workload
+from service.tuning.latency.calibration import Calibration
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.performance import (
     Prediction,
@@ -17,7 +18,7 @@ from service.tuning.performance import (
     predict_performance,
     prepare,
 )
-from service.tuning.search.memo import encoded
+from service.tuning.search.memo import Memo, encoded
 from service.tuning.search.problem import Problem
 from service.tuning.search.share import share_of, slo_of_one
 from service.tuning.search.sizing import Sized
@@ -28,6 +29,8 @@ FASTEST_FACTOR, SLOWEST_FACTOR = 1024.0, 1 / 1024
 """Multiples of the offered rate between which the capacity is looked for."""
 _HALVINGS = 3
 _HALF_OCTAVE = 2**0.5
+_PREDICTIONS: Memo[Prediction] = Memo(most=4096)
+"""Of all requests, like the plans."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,11 +197,9 @@ def predict_config(
     stops_when_lost: bool = False,
 ) -> tuple[Performance, tuple[TargetOutcome, ...]]:
     """Return the simulated behaviour of one copy of any configuration that fits."""
-    content = encoded((effective, workload, slo))
-    return problem.memory.runs.once(
-        problem.spec,
-        problem.node,
-        content,
+    key = problem.spec, problem.node, encoded((effective, workload, slo))
+    return problem.runs.once(
+        key,
         lambda: _simulated(
             problem, effective, plan, workload=workload, slo=slo, stops_when_lost=stops_when_lost
         ),
@@ -234,13 +235,21 @@ def _simulated(
 
 def prepared(problem: Problem, sized: Sized) -> Prediction:
     """Return what of a prediction does not depend on the load."""
-    return problem.memory.predictions.once(
-        problem.spec, problem.node, encoded(sized.effective), lambda: _prepared(problem, sized)
-    )
-
-
-def _prepared(problem: Problem, sized: Sized) -> Prediction:
     known = problem.calibration_of(sized.effective)
+    calibration = known.calibration if known is not None else None
+    content = encoded((sized.effective, problem.model.speculative, calibration))
+    key = (
+        problem.spec,
+        problem.node,
+        problem.version.text,
+        problem.draft,
+        problem.demand.shared_prefix_tokens,
+        content,
+    )
+    return _PREDICTIONS.once(key, lambda: _prepared(problem, sized, calibration=calibration))
+
+
+def _prepared(problem: Problem, sized: Sized, *, calibration: Calibration | None) -> Prediction:
     return prepare(
         spec=problem.spec,
         node=problem.node,
@@ -249,7 +258,7 @@ def _prepared(problem: Problem, sized: Sized) -> Prediction:
         plan=sized.plan,
         shared_prefix_tokens=problem.demand.shared_prefix_tokens,
         speculative=problem.model.speculative,
-        calibration=known.calibration if known is not None else None,
+        calibration=calibration,
     )
 
 
