@@ -141,6 +141,8 @@ class Study(Record, frozen=True, kw_only=True):
     notes: list[str] = []
     queue: str = ""
     attempt: int = 1
+    traceparent: str | None = None
+    """W3C trace context of the request that asked for it; the worker's spans belong to it."""
 
 
 class StudySummary(Response, frozen=True, kw_only=True):

@@ -208,6 +208,8 @@ class Validation(Record, frozen=True, kw_only=True):
     queue: str = ""
     attempt: int = 1
     """Grows when a lost run is started again."""
+    traceparent: str | None = None
+    """W3C trace context of the request that asked for it; the worker's spans belong to it."""
 
 
 class Measured(Record, frozen=True, kw_only=True):

@@ -37,7 +37,19 @@ class WorkerNode(Record, frozen=True, kw_only=True):
     queues: list[str]
 
 
+class QueueState(Record, frozen=True, kw_only=True):
+    """What waits in one queue, of all tenants."""
+
+    queue: str
+    waiting: int
+    """Validations and studies that no worker has taken."""
+    oldest_waiting_s: float | None
+    """Seconds since the oldest of them was asked for; None when none waits."""
+
+
 class WorkerList(Record, frozen=True, kw_only=True):
     """All nodes with a live heartbeat."""
 
     items: list[WorkerNode]
+    queues: list[QueueState] = []
+    """The queues of these nodes, and others in which something waits."""

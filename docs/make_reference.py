@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from service.api.metrics import Metrics
+from service.api.store_metrics import shared_families
 from service.cli.main import cli
 from service.problems import PROBLEMS
 from service.settings import describe_settings
@@ -30,6 +32,9 @@ def reference() -> str:
             ("code", "status", "title"),
             [(f"`{code}`", kind.status, kind.title) for code, kind in PROBLEMS.items()],
         ),
+        "## Metrics",
+        "`GET /metrics` in Prometheus' text format. What processes share is the same on each.",
+        _table(("metric", "kind", "meaning"), list(_metrics())),
         "## Rules",
         _table(
             ("rule", "severity", "title", "settings", "since", "until"),
@@ -51,6 +56,12 @@ def reference() -> str:
         + ". Older ones are answered with low confidence.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _metrics() -> Iterator[tuple[str, str, str]]:
+    for family in sorted([*Metrics().families(), *shared_families()], key=lambda item: item.name):
+        suffix = "_total" if family.type == "counter" else ""
+        yield f"`{family.name}{suffix}`", family.type, family.documentation
 
 
 def _commands() -> Iterator[str]:

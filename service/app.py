@@ -8,11 +8,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 from litestar import Litestar, Request
 from litestar.di import Provide
+from litestar.plugins import InitPlugin
 
 from service.access import ANONYMOUS
 from service.api.access import Authenticator, caller_in
@@ -24,6 +25,7 @@ from service.api.guards import GUARDS
 from service.api.metrics import Metrics
 from service.api.problems import problem_response
 from service.api.routes import make_router
+from service.api.store_metrics import StoreMetrics
 from service.embedded import EmbeddedStore, store_url
 from service.hub import make_hub_resolver
 from service.log import get_logger
@@ -40,8 +42,12 @@ from service.store.recommendations import RecommendationStore
 from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
 from service.store.webhooks import WebhookStore
+from service.telemetry import start_telemetry
 from service.webhooks.dispatcher import Dispatcher
 from service.webhooks.sending import reach_of
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 _log = get_logger(__name__)
 
@@ -70,6 +76,7 @@ def create_app(
         lifespan.append(_warming_up)
     lifespan.append(_delivering(settings, client, now=now))
     context = make_context(settings, client, now=now)
+    tracing = _tracing(settings, lifespan)
 
     def context_of(request: Request[Any, Any, Any]) -> Context:
         return _context_of(context, request)
@@ -82,6 +89,7 @@ def create_app(
         lifespan=lifespan,
         logging_config=None,
         openapi_config=None,
+        plugins=tracing,
         request_max_body_size=settings.max_body_bytes,
     )
     app.state.context = context
@@ -110,7 +118,7 @@ def make_context(
         budgets=Budgets(client),
         store=client,
         check_store=partial(ping, client),
-        metrics=Metrics(),
+        metrics=Metrics(StoreMetrics(client, now=now)),
         now=now,
         **_tenant_stores(settings, client, tenant=ANONYMOUS.tenant),
     )
@@ -180,6 +188,26 @@ def _delivering(
         reach = reach_of(networks=settings.webhook_networks, redirects=settings.webhook_redirects)
         with Dispatcher(store, validations, secrets_dir=folder, reach=reach, now=now):
             yield
+
+    return lifespan
+
+
+def _tracing(settings: Settings, lifespan: list[_Lifespan]) -> list[InitPlugin]:
+    """Return the plugin that makes spans, where they are on."""
+    provider = start_telemetry(endpoint=settings.otlp_endpoint, service="setpoint")
+    if provider is None:
+        return []
+    from service.api.tracing import tracing_plugin  # noqa: PLC0415  # needs the extra
+
+    lifespan.append(_sending_spans(provider))
+    return [tracing_plugin(provider)]
+
+
+def _sending_spans(provider: "TracerProvider") -> _Lifespan:
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(provider.shutdown)
 
     return lifespan
 

@@ -13,6 +13,7 @@ from api_schemas.measurement import Calibration, Measurement, MeasurementRequest
 from api_schemas.validation import LoadPoint
 from service.calibrations import Clock, gpu_of, refit
 from service.identifiers import ENTROPY_BYTES, time_ordered_id, timestamp
+from service.prediction_errors import Judge
 from service.store.measurements import MeasurementStore
 from service.tuning.calibrations.points import key_of, situation_of
 from service.tuning.measurements.accept import Accepted, accept
@@ -87,7 +88,10 @@ def _add(
     resolve_model: ModelResolver,
     now: Clock,
 ) -> Added:
+    judge = Judge(store, resolve_model=resolve_model, now=now)
+    judge.prepare(made)
     stored = [store.save(item, gpu=gpu_of(item)) for item in made]
+    judge.count([kept for kept, item in zip(stored, made, strict=True) if kept.id == item.id])
     configurations = dict.fromkeys(item.configuration for item in stored if item.configuration)
     found = (
         refit(store, configuration, resolve_model=resolve_model, now=now)

@@ -172,6 +172,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int,
         Meta(ge=0, le=600, description="Time for running requests to end at shutdown, seconds."),
     ] = 10
+    otlp_endpoint: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^https?://",
+                description="OTLP/HTTP collector to which spans are sent, such as "
+                "http://collector:4318; OTEL_EXPORTER_OTLP_ENDPOINT when not set, and off without "
+                "either. Needs the extra `telemetry`.",
+            ),
+        ]
+        | None
+    ) = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="Least severe event that is logged."),
@@ -208,6 +220,8 @@ def read_settings(
         if name.startswith(PREFIX) and name not in _OTHERS
     }
     _refuse_unknown(values)
+    if shared := variables.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        values.setdefault("otlp_endpoint", shared)
     values.update({name: value for name, value in given.items() if value is not None})
     try:
         return msgspec.convert(values, Settings, strict=False)

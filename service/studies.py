@@ -11,6 +11,7 @@ from service.queue import add_missing_tickets, add_ticket, queue_of
 from service.store.studies import StudyStore
 from service.store.validations import Change
 from service.store.waiting import is_waiting
+from service.telemetry import current_traceparent
 
 MAX_ATTEMPTS = 5
 """Starts of a study whose process was lost; each goes on where the last one ended."""
@@ -54,6 +55,7 @@ def start_study(
         stage="queued",
         progress=0.0,
         queue=queue_of(plan_of(request), gpu=gpu),
+        traceparent=current_traceparent(),
     )
     store.create(study)
     enqueue_study(client, study)

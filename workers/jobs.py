@@ -28,6 +28,7 @@ from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
 from service.store.validations import ValidationStore, is_finished
 from service.store.waiting import WaitingRun
+from service.telemetry import job_span
 from workers.compare import compare
 from workers.devices import InForeignUse, NotEnoughDevices, choose_devices
 from workers.experiment import Experiment
@@ -62,7 +63,15 @@ def run_validation(client: redis.Redis, waiting: WaitingRun, settings: WorkerSet
         _log.info("validation_skipped", id=waiting.identifier)
         store.drop_claim(waiting.identifier)
         return
-    with Run(client, store, validation, waiting=waiting, node=settings.node) as run:
+    with (
+        job_span(
+            "validation",
+            traceparent=validation.traceparent,
+            attributes={"setpoint.validation.id": validation.id, "setpoint.mode": validation.mode},
+            endpoint=settings.otlp_endpoint,
+        ),
+        Run(client, store, validation, waiting=waiting, node=settings.node) as run,
+    ):
         try:
             with limited_to(seconds=job_timeout_s(validation.plan)):
                 _conduct(run, settings)

@@ -27,6 +27,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     secrets_dir: Path | None
     webhook_networks: str
     webhook_redirects: bool
+    otlp_endpoint: str | None
     allow_code: bool
     benchmarks: Annotated[int, Meta(ge=1, le=64)]
     retention: timedelta | None
@@ -52,6 +53,7 @@ def read_worker_settings(environment: Mapping[str, str] | None = None) -> Worker
             or shared.webhook_secrets_dir,
             "webhook_networks": shared.webhook_networks,
             "webhook_redirects": shared.webhook_redirects,
+            "otlp_endpoint": shared.otlp_endpoint,
             "allow_code": variables.get("SETPOINT_WORKER_ALLOW_CODE", "false"),
             "benchmarks": variables.get("SETPOINT_WORKER_BENCHMARKS", "1"),
             "retention": timedelta(days=shared.retention_days) if shared.retention_days else None,

@@ -26,6 +26,7 @@ from service.store.studies import StudyStore, is_ended
 from service.store.validations import Change
 from service.store.waiting import WaitingRun
 from service.studies import go_on
+from service.telemetry import job_span
 from service.tuning.engine.defaults import effective_config
 from service.tuning.errors import TuningError
 from service.tuning.estimate import estimate
@@ -61,7 +62,15 @@ def run_study(client: redis.Redis, waiting: WaitingRun, settings: WorkerSettings
         store.drop_claim(waiting.identifier)
         return
     track = StudyTrack(store)
-    with Run(client, track, as_validation(study), waiting=waiting, node=settings.node) as run:
+    with (
+        job_span(
+            "study",
+            traceparent=study.traceparent,
+            attributes={"setpoint.study.id": study.id},
+            endpoint=settings.otlp_endpoint,
+        ),
+        Run(client, track, as_validation(study), waiting=waiting, node=settings.node) as run,
+    ):
         try:
             with limited_to(seconds=timeout_s(max_minutes=study.request.max_minutes)):
                 _conduct(_Work(run=run, track=track, store=store, study=study), settings)

@@ -68,6 +68,7 @@ REQUIRED_SCOPES: Mapping[str, Scope | None] = {
     "createStudy": "validate",
     "listStudies": "read",
     "getStudy": "read",
+    "followStudy": "read",
     "cancelStudy": "validate",
     "createApiKey": "admin",
     "listApiKeys": "admin",

@@ -4,6 +4,7 @@ It wraps the whole application, because the framework's own middleware does not 
 match no route.
 """
 
+import asyncio
 import re
 import secrets
 import time
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 
 import structlog
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope, Send
 
 from service.api.access import caller_in
 from service.api.cors import cors_headers
@@ -21,6 +22,7 @@ from service.api.metrics import Metrics
 from service.api.problems import PROBLEM_MEDIA_TYPE, encode_problem
 from service.log import get_logger
 from service.problems import make_problem
+from service.trace_context import parse_traceparent, set_incoming, trace_id_of
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:\-]{1,128}")
 _ALWAYS_ADMITTED = frozenset({"/livez", "/readyz", "/metrics"})
@@ -78,12 +80,16 @@ class Edge:
         request["state"][HEADERS] = cors_headers(request, self._cors_origins)
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=identifier)
+        _take_trace_context(request)
         answer = _Answer(send, state=request["state"], without_body=request["method"] == "HEAD")
         method, started = request["method"], time.perf_counter()
         if request["method"] == "HEAD":
             request["method"] = "GET"
+        if answer.without_body:
+            receive = answer.hang_up_after_start(receive)
         try:
             await self._admit(request, receive, answer)
+            await answer.end()
         finally:
             self._account(method, request, answer, time.perf_counter() - started)
         if answer.status is not None:
@@ -129,7 +135,9 @@ class _Answer:
     def __init__(self, send: Send, *, state: Mapping[str, Any], without_body: bool) -> None:
         self._send = send
         self._state = state
-        self._without_body = without_body
+        self._started = asyncio.Event()
+        self._ended = False
+        self.without_body = without_body
         self.status: int | None = None
         self.location: str | None = None
 
@@ -137,9 +145,31 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message = {**message, "headers": self._complete(list(message["headers"]))}
-        elif message["type"] == "http.response.body" and self._without_body:
-            message = {**message, "body": b""}
+        elif message["type"] == "http.response.body":
+            self._ended = not message.get("more_body", False)
+            message = {**message, "body": b""} if self.without_body else message
         await self._send(message)
+        self._started.set()
+
+    def hang_up_after_start(self, receive: Receive) -> Receive:
+        """Return a receive that tells a stream that its reader left once it has its headers."""
+        is_read = False
+
+        async def receive_or_hang_up() -> HTTPReceiveMessage:
+            nonlocal is_read
+            if is_read:
+                await self._started.wait()
+                return {"type": "http.disconnect"}
+            message = await receive()
+            is_read = not message.get("more_body", False)
+            return message  # type: ignore[return-value]  # no web socket gets here
+
+        return receive_or_hang_up
+
+    async def end(self) -> None:
+        """End an answer whose stream was cut off."""
+        if self.without_body and self.status is not None and not self._ended:
+            await self({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _complete(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         present = {name.lower(): value for name, value in headers}
@@ -157,6 +187,18 @@ def _take_request_id(request: dict[str, Any]) -> str:
     identifier = given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
     request["state"] = {**(request.get("state") or {}), "request_id": identifier}
     return identifier
+
+
+def _take_trace_context(request: dict[str, Any]) -> None:
+    """Remember the caller's trace for what the request starts, and bind its id to all log lines.
+
+    Two headers are none: it would be a guess which one is meant.
+    """
+    given = [value for name, value in request["headers"] if name == b"traceparent"]
+    traceparent = parse_traceparent(given[0].decode("latin-1")) if len(given) == 1 else None
+    set_incoming(traceparent)
+    if traceparent is not None:
+        structlog.contextvars.bind_contextvars(trace_id=trace_id_of(traceparent))
 
 
 async def _answer_busy(request: dict[str, Any], answer: _Answer) -> None:

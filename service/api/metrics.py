@@ -1,6 +1,8 @@
 """Prometheus metrics of the API."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 METRICS_MEDIA_TYPE = "text/plain; version=0.0.4"
 """Without the character set, which the framework adds to text."""
@@ -9,10 +11,12 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
-    """Counters of one application, in a registry of its own."""
+    """Counters of one application in a registry of its own, beside what it shares with others."""
 
-    def __init__(self) -> None:
+    def __init__(self, *shared: Collector) -> None:
         self._registry = CollectorRegistry()
+        for collector in shared:
+            self._registry.register(collector)
         self._requests = Counter(
             "setpoint_http_requests",
             "Requests answered, by route, method and status.",
@@ -78,6 +82,10 @@ class Metrics:
     def count_unmetered(self, budget: str) -> None:
         """Count a request that was let through uncounted."""
         self._unmetered.labels(budget=budget).inc()
+
+    def families(self) -> list[Metric]:
+        """Return every family with its samples."""
+        return list(self._registry.collect())
 
     def expose(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -10,6 +10,7 @@ from service.api.problems import Refusal
 from service.identifiers import timestamp
 from service.queue import NoWorker, check_worker, device_count, enqueue, queue_of
 from service.store.workers import live_nodes
+from service.telemetry import current_traceparent
 
 
 def check_plan(
@@ -50,6 +51,7 @@ def start_validation(
         progress=0.0,
         created_at=timestamp(making.attempt.started_at),
         queue=queue_of(plan, gpu=gpu),
+        traceparent=current_traceparent(),
     )
     context.validations.create(validation)
     enqueue(context.store, validation)

@@ -61,6 +61,7 @@ _HANDLERS = (
     studies.create_study,
     studies.list_studies,
     studies.get_study,
+    studies.follow_study,
     studies.cancel_study,
     api_keys.create_api_key,
     api_keys.list_api_keys,

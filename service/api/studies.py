@@ -1,24 +1,28 @@
 """Studies: a search over settings on real hardware."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.openapi.spec import Example
 from litestar.params import PathParameter, QueryParameter, RawBody
+from litestar.response import Stream
 
 from api_schemas.recommendation import UnderstoodRequest
 from api_schemas.study import Study, StudyPage, StudyRequest, StudySummary
 from service.api import examples
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import JSON, Answer, Body, describe
+from service.api.describe import EVENTS, JSON, Answer, Body, describe
+from service.api.event_stream import LastEventId, stream_of
 from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
 from service.api.limits import reserve_gpu_minutes
 from service.api.paging import next_link, position_of
 from service.api.problems import Refusal, not_found
 from service.api.proof import check_plan
 from service.store.cursor import encode_cursor
+from service.store.events import Event
 from service.store.studies import is_ended
 from service.studies import end_study, plan_of, start_study
 from service.tuning.engine.versions import parse_version
@@ -136,6 +140,26 @@ def get_study(study_id: StudyId, context: InjectedContext) -> Response[bytes]:
     return Response(encode(study), media_type=JSON, headers=headers)
 
 
+@get(
+    "/studies/{study_id:str}/events",
+    operation_id="followStudy",
+    summary="Follow a study",
+    tags=["proof"],
+    sync_to_thread=True,
+    opt=describe(
+        Answer(200, "Server-sent events until its end.", media_types=(EVENTS,)),
+        problems=("not-found", "store-unavailable"),
+        request_headers=("Last-Event-ID",),
+    ),
+)
+def follow_study(
+    study_id: StudyId, context: InjectedContext, last_event_id: LastEventId = None
+) -> Stream:
+    """Stream states and trials as they come; `Last-Event-ID` resumes after that event."""
+    _find(context, study_id)
+    return stream_of(partial(_news, context, study_id), after=last_event_id)
+
+
 @delete(
     "/studies/{study_id:str}",
     operation_id="cancelStudy",
@@ -186,6 +210,13 @@ def _find(context: Context, identifier: str) -> Study:
     if study is None:
         raise not_found("study", identifier)
     return study
+
+
+def _news(context: Context, identifier: str, after: str) -> tuple[list[Event], bool]:
+    """Return new events, and whether none can follow; read in this order, none is missed."""
+    study = context.studies.find(identifier)
+    is_finished = study is None or is_ended(study)
+    return context.studies.events(identifier, after=after), is_finished
 
 
 def _row(study: Study) -> StudySummary:

@@ -52,11 +52,14 @@ def get_readiness(context: InjectedContext) -> Response[bytes]:
     operation_id="getMetrics",
     summary="Expose Prometheus metrics",
     tags=["system"],
-    sync_to_thread=False,
+    sync_to_thread=True,
     opt=describe(Answer(200, "Prometheus' text format.", media_types=(METRICS_MEDIA_TYPE,))),
 )
 def get_metrics(context: InjectedContext) -> Response[bytes]:
-    """Return counters and times of this process."""
+    """Return counters and times of this process, and what all processes share in the store.
+
+    The latter are prediction errors by GPU and model family, queues, workers and webhooks.
+    """
     return Response(context.metrics.expose(), media_type=METRICS_MEDIA_TYPE)
 
 

@@ -1,13 +1,13 @@
 """Proof: validations of a recommendation on real hardware, and the workers that run them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.openapi.spec import Example
-from litestar.params import HeaderParameter, PathParameter, QueryParameter, RawBody
+from litestar.params import PathParameter, QueryParameter, RawBody
 from litestar.response import Stream
 
 from api_schemas.recommendation import UnderstoodRequest
@@ -17,6 +17,7 @@ from service.api import examples
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
 from service.api.describe import EVENTS, JSON, Answer, Body, describe
+from service.api.event_stream import LastEventId, stream_of
 from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
 from service.api.limits import reserve_gpu_minutes
 from service.api.problems import Refusal, not_found
@@ -24,12 +25,13 @@ from service.api.proof import check_plan, start_validation
 from service.api.recommendations import RecommendationId
 from service.identifiers import timestamp
 from service.measured import address_of
-from service.store.validations import Event, ValidationStore
+from service.store.events import Event
+from service.store.queues import queue_states
+from service.store.validations import ValidationStore
 from service.store.workers import live_nodes
 
 RETRY_AFTER_S = "5"
 _POLL_S = 0.25
-_HEARTBEAT_S = 15.0
 _MAX_WAIT_S = 60
 
 ValidationId = Annotated[
@@ -154,14 +156,12 @@ async def get_validation(
 async def follow_validation(
     validation_id: ValidationId,
     context: InjectedContext,
-    last_event_id: Annotated[
-        str | None, HeaderParameter(name="Last-Event-ID", pattern=r"^\d{1,20}(-\d{1,20})?$")
-    ] = None,
+    last_event_id: LastEventId = None,
 ) -> Stream:
     """Stream states and load points as they come; `Last-Event-ID` resumes after that event."""
     await asyncio.to_thread(_find, context.validations, validation_id)
-    events = _events(context.validations, validation_id, after=last_event_id or "0")
-    return Stream(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    news = partial(_news, context.validations, validation_id)
+    return stream_of(news, after=last_event_id)
 
 
 @delete(
@@ -203,13 +203,16 @@ def cancel_validation(validation_id: ValidationId, context: InjectedContext) -> 
     tags=["proof"],
     sync_to_thread=True,
     opt=describe(
-        Answer(200, "Nodes with a live heartbeat.", kind=WorkerList),
+        Answer(200, "Nodes with a live heartbeat, and queues.", kind=WorkerList),
         problems=("store-unavailable",),
     ),
 )
 def list_workers(context: InjectedContext) -> Response[bytes]:
-    """Return each live node with its devices, its vLLM environments and its queues."""
-    return Response(encode(WorkerList(items=live_nodes(context.store))), media_type=JSON)
+    """Return each live node with its devices and vLLM environments, and how long queues are."""
+    nodes = live_nodes(context.store)
+    listed = [queue for node in nodes for queue in node.queues]
+    queues = queue_states(context.store, listed=listed, now=context.now())
+    return Response(encode(WorkerList(items=nodes, queues=queues)), media_type=JSON)
 
 
 def _create(
@@ -238,34 +241,8 @@ def _find(store: ValidationStore, identifier: str) -> Validation:
     return validation
 
 
-async def _events(store: ValidationStore, identifier: str, *, after: str) -> AsyncIterator[bytes]:
-    """Yield what happens in the format of server-sent events, until the record is finished."""
-    position, quiet_s = after, 0.0
-    yield b"retry: 2000\n\n"
-    while True:
-        found, finished = await asyncio.to_thread(_news, store, identifier, position)
-        for event in found:
-            position = event.id
-            yield _formatted(event)
-        if finished and not found:
-            return
-        quiet_s = 0.0 if found else quiet_s + _POLL_S
-        if quiet_s >= _HEARTBEAT_S:
-            quiet_s = 0.0
-            yield b": still here\n\n"
-        await asyncio.sleep(0 if found else _POLL_S)
-
-
 def _news(store: ValidationStore, identifier: str, after: str) -> tuple[list[Event], bool]:
     """Return new events, and whether none can follow; read in this order, none is missed."""
     validation = store.find(identifier)
     finished = validation is None or validation.status in TERMINAL
     return store.events(identifier, after=after), finished
-
-
-def _formatted(event: Event) -> bytes:
-    return b"id: %s\nevent: %s\ndata: %s\n\n" % (
-        event.id.encode(),
-        event.name.encode(),
-        event.data,
-    )

@@ -154,6 +154,16 @@ def due_webhooks() -> str:
     return f"{_PREFIX}:webhooks:due"
 
 
+def prediction_errors() -> str:
+    """Hash: counters of prediction errors, by group, figure and bucket."""
+    return f"{_PREFIX}:metrics:prediction-errors"
+
+
+def prediction_error_groups() -> str:
+    """Set of the groups of prediction errors that are told apart, bounded."""
+    return f"{_PREFIX}:metrics:prediction-error-groups"
+
+
 def webhook_outcomes() -> str:
     """Hash: how many tries ended how."""
     return f"{_PREFIX}:metrics:webhook-outcomes"
@@ -206,6 +216,11 @@ def study(identifier: str) -> str:
 def study_trials(identifier: str) -> str:
     """Hash: by number the JSON record of a trial, in any state."""
     return f"{_PREFIX}:study:{identifier}:trials"
+
+
+def study_events(identifier: str) -> str:
+    """Stream of what happened to a study; entry ids are the event ids of the API."""
+    return f"{_PREFIX}:study:{identifier}:events"
 
 
 def study_owner(identifier: str) -> str:

@@ -8,6 +8,7 @@ import redis
 from api_schemas.measurement import Calibration, Measurement
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.prediction_errors import PredictionErrorStore
 from service.store.scripts import delete_with_indexes
 
 _SCAN_IDS = 500
@@ -51,6 +52,7 @@ class MeasurementStore:
     def __init__(self, client: redis.Redis, *, tenant: str = keys.DEFAULT_TENANT) -> None:
         self._client = client
         self._tenant = tenant
+        self.errors = PredictionErrorStore(client)
         self._save_once = client.register_script(_SAVE_ONCE)
 
     def save(self, record: Measurement, *, gpu: str) -> Measurement:

@@ -4,6 +4,7 @@ The trials are all that a search needs to go on, so an interrupted study loses a
 that was under way.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,10 +13,12 @@ import redis
 from api_schemas.study import STUDY_ENDS, Study, StudyTrial
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.events import MOST_EVENTS, Event, events_after
 from service.store.validations import Change
 from service.store.waiting import WaitingRun
 
 _TRIALS = "trials"
+_TOLD = ("status", "stage", "progress")
 _CHANGE = """
 local status = redis.call('HGET', KEYS[1], 'status')
 if not status then
@@ -32,7 +35,7 @@ end
 if ARGV[3] ~= '' then
   redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
 end
-for index = 7, #ARGV, 2 do
+for index = 10, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[index], ARGV[index + 1])
 end
 status = cjson.decode(redis.call('HGET', KEYS[1], 'status'))
@@ -43,6 +46,9 @@ else
 end
 if status ~= 'running' then
   redis.call('ZREM', KEYS[6], ARGV[6])
+end
+if ARGV[7] ~= '' then
+  redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[9], '*', 'event', ARGV[7], 'data', ARGV[8])
 end
 for _, ended in ipairs(cjson.decode(ARGV[1])) do
   if status == ended then
@@ -80,6 +86,9 @@ class StudyStore:
             pipe.zadd(keys.studies(tenant=tenant), {study.id: 0})
             pipe.sadd(keys.unfinished_studies(), study.id)
             pipe.zadd(keys.waiting_runs(), {line.member: 0})
+            name, data = _event_of(study.id, None, {k: getattr(study, k) for k in _TOLD})
+            event: dict[Any, Any] = {"event": name, "data": data}
+            pipe.xadd(keys.study_events(study.id), event)
             pipe.execute()
 
     def find(self, identifier: str) -> Study | None:
@@ -135,7 +144,10 @@ class StudyStore:
         next_attempt: int | None = None,
         **fields: Any,  # noqa: ANN401  # fields of the record
     ) -> Change:
-        """Set fields and a trial in one step, unless the study ended or went to another attempt."""
+        """Set fields and a trial in one step, unless the study ended or went to another attempt.
+
+        What readers follow, its status and stage or a trial, is an event of the same step.
+        """
         changed: dict[str, Any] = dict(fields)
         if next_attempt is not None:
             changed["attempt"] = next_attempt
@@ -149,6 +161,7 @@ class StudyStore:
                     keys.study_owner(identifier),
                     keys.waiting_runs(),
                     keys.leasing_runs(),
+                    keys.study_events(identifier),
                 ],
                 args=[
                     msgspec.json.encode(sorted(STUDY_ENDS)),
@@ -157,10 +170,16 @@ class StudyStore:
                     b"" if trial is None else msgspec.json.encode(trial),
                     identifier,
                     self.waiting_run(identifier).member,
+                    *_event_of(identifier, trial, fields),
+                    MOST_EVENTS,
                     *pairs,
                 ],
             )
         return Change(text(outcome))
+
+    def events(self, identifier: str, *, after: str, limit: int = 100) -> list[Event]:
+        """Return what happened after this event id ("0" for all), oldest first."""
+        return events_after(self._client, keys.study_events(identifier), after=after, limit=limit)
 
     def request_cancel(self, identifier: str) -> None:
         """Ask the running process to end."""
@@ -192,6 +211,19 @@ class StudyStore:
 def is_ended(study: Study) -> bool:
     """Tell whether the record can no longer change."""
     return study.status in STUDY_ENDS
+
+
+def _event_of(
+    identifier: str, trial: StudyTrial | None, fields: Mapping[str, Any]
+) -> tuple[str, bytes]:
+    """Return name and data of the event of a change; no name when nobody needs to know.
+
+    A trial is told without the figures of its load, which are in the study.
+    """
+    if trial is not None:
+        return "trial", msgspec.json.encode(msgspec.structs.replace(trial, load_point=None))
+    told = {name: fields[name] for name in _TOLD if name in fields}
+    return ("status" if told else ""), msgspec.json.encode({"id": identifier} | told)
 
 
 def _assemble(fields: dict[str, bytes], trials: list[bytes]) -> Study:

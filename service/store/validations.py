@@ -15,6 +15,7 @@ import redis
 from api_schemas.validation import TERMINAL, LoadPoint, Validation, ValidationStatus
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.events import MOST_EVENTS, Event, events_after
 from service.store.waiting import WaitingRun
 
 _ENDS: tuple[ValidationStatus, ...] = ("succeeded", "failed", "cancelled", "timed_out")
@@ -33,7 +34,6 @@ ALLOWED_MOVES: dict[ValidationStatus, tuple[ValidationStatus, ...]] = {
 """A run goes back to `queued` only when its process was lost."""
 
 _POINTS = "load_points"
-_MAX_EVENTS = 2000
 _CHANGE = """
 local status = redis.call('HGET', KEYS[1], 'status')
 if not status then
@@ -106,14 +106,6 @@ class Change(enum.Enum):
     """Another attempt took over."""
     REFUSED = "refused"
     """The move is not in the table."""
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened; the id resumes the stream after it."""
-
-    id: str
-    name: str
-    data: bytes
 
 
 class ValidationStore:
@@ -223,7 +215,7 @@ class ValidationStore:
                     point,
                     "load_point" if load_point else event,
                     data,
-                    _MAX_EVENTS,
+                    MOST_EVENTS,
                     identifier,
                     str(next_attempt or attempt),
                     self.waiting_run(identifier).member if to else b"",
@@ -262,11 +254,8 @@ class ValidationStore:
 
     def events(self, identifier: str, *, after: str, limit: int = 100) -> list[Event]:
         """Return what happened after this event id ("0" for all), oldest first."""
-        with reaching_the_store():
-            entries: Any = self._client.xrange(
-                keys.validation_events(identifier), min=f"({after}", max="+", count=limit
-            )
-        return [_event(entry_id, fields) for entry_id, fields in entries]
+        key = keys.validation_events(identifier)
+        return events_after(self._client, key, after=after, limit=limit)
 
     def forget_recommendation(self, identifier: str) -> None:
         """Drop the index of a recommendation that is gone; its validations stay readable."""
@@ -325,8 +314,3 @@ def _assemble(fields: dict[Any, Any], points: Iterable[bytes]) -> Validation:
     }
     raw[_POINTS] = msgspec.Raw(b"[" + b",".join(binary(point) for point in points) + b"]")
     return msgspec.json.decode(msgspec.json.encode(raw), type=Validation)
-
-
-def _event(entry_id: Any, fields: dict[Any, Any]) -> Event:  # noqa: ANN401  # the client's own types
-    named = {text(key): value for key, value in fields.items()}
-    return Event(id=text(entry_id), name=text(named["event"]), data=binary(named["data"]))

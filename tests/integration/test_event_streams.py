@@ -1,0 +1,86 @@
+"""Event streams over a real connection."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.integration.service_process import ServiceProcess
+from tests.integration.test_validations import request_for
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    with ServiceProcess(tmp_path_factory.mktemp("data")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def recommendation(service: ServiceProcess) -> str:
+    """Return the id of a stored recommendation."""
+    made = service.client.post("/recommendations", json=request_for("tiny"))
+    assert made.status_code == 201, made.text
+    return str(made.json()["id"])
+
+
+@pytest.fixture(scope="module", params=["validation", "study"])
+def run(request: pytest.FixtureRequest, service: ServiceProcess, recommendation: str) -> str:
+    """Return the address of something that waits for a worker."""
+    if request.param == "validation":
+        plan = {"mode": "boot", "when_no_worker": "wait"}
+        made = service.client.post(f"/recommendations/{recommendation}/validations", json=plan)
+    else:
+        study = {
+            "recommendation_id": recommendation,
+            "space": {"max_num_seqs": {"kind": "choices", "values": [2, 4]}},
+            "when_no_worker": "wait",
+        }
+        made = service.client.post("/studies", json=study)
+    assert made.status_code == 202, made.text
+    return str(made.headers["location"])
+
+
+def test_head_on_a_stream_ends_at_once(service: ServiceProcess, run: str) -> None:
+    """HEAD has the headers of the stream and no body, though the stream itself goes on."""
+    with httpx.Client(base_url=service.base_url, timeout=10) as client:
+        answers = [client.head(f"{run}/events") for _ in range(3)]
+        after = client.get(run)
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert answers[0].headers["content-type"].startswith("text/event-stream")
+    assert answers[0].headers["cache-control"] == "no-store"
+    assert all(answer.content == b"" for answer in answers)
+    assert after.json()["status"] == "queued"
+
+
+def test_a_stream_goes_on_until_the_end_and_resumes(service: ServiceProcess, run: str) -> None:
+    """The first event comes at once, the last one with the end; Last-Event-ID skips what was."""
+    with service.client.stream("GET", f"{run}/events") as answer:
+        lines = answer.iter_lines()
+        first = next(line for line in lines if line.startswith("id: "))
+        assert service.client.delete(run).status_code == 202
+        rest = list(lines)
+    resumed = service.client.get(
+        f"{run}/events", headers={"Last-Event-ID": first.removeprefix("id: ")}
+    )
+
+    assert any('"cancelled"' in line for line in rest)
+    assert first not in resumed.text
+    assert [line for line in resumed.text.splitlines() if line.startswith("id: ")] == [
+        line for line in rest if line.startswith("id: ")
+    ]
+
+
+def test_a_malformed_event_id_is_refused(service: ServiceProcess, run: str) -> None:
+    """What is no id of an event is not guessed at."""
+    answer = service.client.get(f"{run}/events", headers={"Last-Event-ID": "yesterday"})
+
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == "last_event_id"
+
+
+def test_there_is_no_stream_of_what_is_not_there(service: ServiceProcess, run: str) -> None:
+    """An unknown id is a 404, not an empty stream."""
+    unknown = run.rpartition("/")[0] + "/none/events"
+
+    assert service.client.get(unknown).status_code == 404
