@@ -6,7 +6,7 @@ share the workers (`service.store.waiting`). RQ 3.0 carries the tickets.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -115,6 +115,17 @@ def device_count(config: EngineConfig | msgspec.Raw) -> int:
 def is_cpu(device: WorkerDevice) -> bool:
     """Tell whether a device is the node's CPU."""
     return device.name == "cpu"
+
+
+def leasable(devices: Sequence[WorkerDevice], *, count: int) -> list[WorkerDevice]:
+    """Return the devices that can be leased for a run on so many of them.
+
+    A GPU that is split is leased by its slices alone, and a slice works alone: CUDA shows a process
+    one MIG instance (NVIDIA's MIG user guide, "CUDA device enumeration").
+    """
+    return [
+        device for device in devices if not device.mig and (count == 1 or device.slice_of is None)
+    ]
 
 
 def enqueue(client: redis.Redis, validation: Validation) -> None:
@@ -241,5 +252,6 @@ def _wanted(plan: ValidationPlan, gpu: str) -> str | None:
 def _can_run(node: WorkerNode, *, device_count: int, gpu: str | None) -> bool:
     devices = [device for device in node.devices if gpu is None or gpu_name(device.name) == gpu]
     on_cpu = any(is_cpu(device) for device in devices)
-    enough = bool(devices) if on_cpu else len(devices) >= device_count
+    usable = leasable(devices, count=1 if on_cpu else device_count)
+    enough = bool(usable) if on_cpu else len(usable) >= device_count
     return enough and any(environment.is_cpu == on_cpu for environment in node.environments)

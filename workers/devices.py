@@ -5,11 +5,20 @@ from collections.abc import Iterable, Sequence
 
 import redis
 
-from api_schemas.worker import WorkerDevice
-from service.queue import is_cpu
+from api_schemas.worker import PciePath, WorkerDevice
+from service.queue import is_cpu, leasable
 from service.store import leases
 
 _MOST_CHOICES = 20_000
+_FAR, _NUMA_NODE, _SWITCH, _NVLINK = range(4)
+_NEARNESS: dict[PciePath, int] = {
+    "board": _SWITCH,
+    "switch": _SWITCH,
+    "switches": _SWITCH,
+    "host_bridge": _NUMA_NODE,
+    "numa_node": _NUMA_NODE,
+    "system": _FAR,
+}
 
 
 class NotEnoughDevices(Exception):
@@ -34,11 +43,11 @@ def choose_devices(
     """
     if any(is_cpu(device) for device in devices):
         count = 1
-    whole = [device for device in devices if not device.mig]
+    whole = leasable(devices, count=count)
     if len(whole) < count:
         raise NotEnoughDevices(
-            f"{count} devices are needed; the node has {len(devices)} of them, "
-            f"{len(devices) - len(whole)} split into slices"
+            f"{count} devices are needed; the node has {len(whole)} of them that can work "
+            "together: slices of a GPU cannot, and a GPU that is split into slices is not leased"
         )
     taken = leases.held(client, [device.uuid for device in whole])
     free = [device for device in whole if device.uuid not in taken]
@@ -52,21 +61,39 @@ def choose_devices(
 
 
 def pick(free: Sequence[WorkerDevice], *, count: int) -> list[WorkerDevice]:
-    """Return the `count` devices with most direct links among them, in their order; or none."""
+    """Return the `count` devices that are best connected among each other; or none.
+
+    Of two choices the one with more pairs on NVLink is better, then the one with more pairs under
+    common PCIe switches or nearer, then the one with more pairs on one NUMA node or nearer.
+    """
     if len(free) < count:
         return []
+    nearness = {
+        frozenset((one.uuid, other.uuid)): _nearness(one, other)
+        for one, other in itertools.combinations(free, 2)
+    }
+
+    def pairs_as_near(choice: Iterable[WorkerDevice]) -> list[int]:
+        pairs = [
+            nearness[frozenset((one.uuid, other.uuid))]
+            for one, other in itertools.combinations(tuple(choice), 2)
+        ]
+        return [sum(near >= least for near in pairs) for least in (_NVLINK, _SWITCH, _NUMA_NODE)]
+
     choices = itertools.islice(itertools.combinations(free, count), _MOST_CHOICES)
-    return list(max(choices, key=_links))
+    return list(max(choices, key=pairs_as_near))
 
 
-def _links(devices: Iterable[WorkerDevice]) -> int:
-    """Return how many pairs are linked, directly or over a common switch."""
-    return sum(
+def _nearness(one: WorkerDevice, other: WorkerDevice) -> int:
+    """Return how near two devices are: linked directly or over an NVLink switch, else by PCIe."""
+    if (
         one.uuid in other.nvlink_peers
         or other.uuid in one.nvlink_peers
-        or bool(_switches(one) & _switches(other))
-        for one, other in itertools.combinations(tuple(devices), 2)
-    )
+        or _switches(one) & _switches(other)
+    ):
+        return _NVLINK
+    path = one.pcie_paths.get(other.uuid) or other.pcie_paths.get(one.uuid)
+    return _NEARNESS[path] if path else _FAR
 
 
 def _switches(device: WorkerDevice) -> set[str]:

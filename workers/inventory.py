@@ -8,23 +8,21 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pynvml
-
 from api_schemas.worker import VllmEnvironment, WorkerDevice, WorkerNode
 from service.queue import gpu_queue, node_queue
 from service.tuning.provenance import setpoint_version
+from workers.nvml import read_gpus
 from workers.settings import WorkerSettings
 
 _GIB = 1024**3
 _VERSION_TIMEOUT_S = 120
-_MAX_LINKS = 18
 
 
 def describe_node(settings: WorkerSettings) -> WorkerNode:
     """Return what this node is and has at this moment."""
     devices, driver = find_devices()
     now = datetime.now(UTC).isoformat()
-    gpus = sorted({gpu_queue(device.name) for device in devices})
+    gpus = sorted({gpu_queue(device.name) for device in devices if not device.mig})
     return WorkerNode(
         node=settings.node,
         started_at=now,
@@ -39,66 +37,14 @@ def describe_node(settings: WorkerSettings) -> WorkerNode:
 
 def find_devices() -> tuple[list[WorkerDevice], str | None]:
     """Return the node's accelerators and the driver version; the CPU when there is no driver."""
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return [_cpu()], None
-    try:
-        handles = [
-            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
-        ]
-        bus_ids = {_text(pynvml.nvmlDeviceGetPciInfo(h).busId): _uuid(h) for h in handles}
-        devices = [_gpu(handle, bus_ids) for handle in handles]
-        return devices or [_cpu()], _text(pynvml.nvmlSystemGetDriverVersion())
-    finally:
-        pynvml.nvmlShutdown()
+    gpus, driver = read_gpus()
+    return gpus or [_cpu()], driver
 
 
 def find_environments(folders: Iterable[Path]) -> list[VllmEnvironment]:
     """Return the vLLM environments at these paths; one that does not answer is left out."""
     found = (_environment(folder) for folder in folders)
     return sorted((item for item in found if item), key=lambda item: item.version)
-
-
-def _gpu(handle: pynvml.c_nvmlDevice_t, bus_ids: dict[str, str]) -> WorkerDevice:
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return WorkerDevice(
-        name=_text(pynvml.nvmlDeviceGetName(handle)),
-        uuid=_uuid(handle),
-        memory_gib=round(int(memory.total) / _GIB, 2),
-        free_gib=round(int(memory.free) / _GIB, 2),
-        compute_capability=f"{major}.{minor}",
-        mig=_has_mig(handle),
-        nvlink_peers=_nvlink_peers(handle, bus_ids),
-        foreign_processes=len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle)),
-    )
-
-
-def _has_mig(handle: pynvml.c_nvmlDevice_t) -> bool:
-    try:
-        current, _ = pynvml.nvmlDeviceGetMigMode(handle)
-    except pynvml.NVMLError:
-        return False
-    return bool(current)
-
-
-def _nvlink_peers(handle: pynvml.c_nvmlDevice_t, bus_ids: dict[str, str]) -> list[str]:
-    """UUIDs at the other end of active links; a part without NVLink has none."""
-    peers = set()
-    for link in range(_MAX_LINKS):
-        try:
-            if not pynvml.nvmlDeviceGetNvLinkState(handle, link):
-                continue
-            remote = _text(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId)
-        except pynvml.NVMLError:
-            break
-        peers.add(bus_ids.get(remote, f"switch:{remote}"))
-    return sorted(peers)
-
-
-def _uuid(handle: pynvml.c_nvmlDevice_t) -> str:
-    return _text(pynvml.nvmlDeviceGetUUID(handle))
 
 
 def _cpu() -> WorkerDevice:
@@ -142,7 +88,3 @@ def _stated_version(binary: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

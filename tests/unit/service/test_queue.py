@@ -64,6 +64,21 @@ def test_a_node_with_device_and_environment_may_take_it() -> None:
     check_worker([_node("cpu", count=1, cpu_build=True)], plan=_PLAN, gpu="cpu", device_count=1)
 
 
+def test_slices_count_one_by_one() -> None:
+    """A slice takes a run on one device; two slices, and a GPU that is split, take none on two."""
+    part = "NVIDIA H100 80GB HBM3 MIG 3g.40gb"
+    node = _node(part)
+    slices = [msgspec.structs.replace(device, slice_of="GPU-0") for device in node.devices]
+    whole = msgspec.structs.replace(_node().devices[0], mig=True)
+    node = msgspec.structs.replace(node, devices=[whole, *slices])
+
+    check_worker([node], plan=_PLAN, gpu=part, device_count=1)
+    with pytest.raises(NoWorker):
+        check_worker([node], plan=_PLAN, gpu=part, device_count=2)
+    with pytest.raises(NoWorker):
+        check_worker([node], plan=_PLAN, gpu=_H100, device_count=1)
+
+
 @pytest.mark.parametrize(
     "nodes",
     [[], [_node("L4")], [_node(count=1)], [_node(cpu_build=True)]],
