@@ -36,6 +36,13 @@ def run_next(queue: str) -> None:
         if waiting is None:
             _log.info("nothing_to_take", queue=queue)
             return
+        _log.info(
+            "run_taken",
+            kind=waiting.kind,
+            id=waiting.identifier,
+            tenant=waiting.tenant,
+            turn=waiting.turn,
+        )
         try:
             _CONDUCTORS[waiting.kind](client, waiting, settings)
         finally:

@@ -47,7 +47,7 @@ redis.call('EXPIRE', KEYS[2], ARGV[5])
 redis.call('ZADD', KEYS[4], turn, best)
 local owner = string.gsub(cjson.decode(ARGV[4])[best_kind], '{id}', best_id)
 redis.call('SET', owner, ARGV[2], 'EX', ARGV[3])
-return best
+return {best, turn}
 """
 _OWNER_KEYS = {
     "validation": keys.validation_owner("{id}"),
@@ -62,6 +62,8 @@ class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     identifier: str
     kind: RunKind = "validation"
+    turn: int = 0
+    """Number of the turn in which it was taken; 0 while it waits."""
 
     @property
     def member(self) -> bytes:
@@ -105,7 +107,10 @@ def take_next(client: redis.Redis, queue: str, *, owner: str) -> WaitingRun | No
                 keys.TURNS_LIFETIME_S,
             ],
         )
-    return WaitingRun.of(taken) if taken else None
+    if not taken:
+        return None
+    member, turn = taken
+    return msgspec.structs.replace(WaitingRun.of(member), turn=int(turn))
 
 
 def is_waiting(client: redis.Redis, run: WaitingRun) -> bool:

@@ -126,8 +126,8 @@ def test_what_is_taken_is_claimed_in_the_same_step(client: redis.Redis) -> None:
 
     first, second = (take_next(client, _QUEUE, owner="node") for _ in range(2))
 
-    assert first == WaitingRun(queue=_QUEUE, tenant="b", identifier="s1", kind="study")
-    assert second == WaitingRun(queue=_QUEUE, tenant="a", identifier="v1")
+    assert first == WaitingRun(queue=_QUEUE, tenant="b", identifier="s1", kind="study", turn=1)
+    assert second == WaitingRun(queue=_QUEUE, tenant="a", identifier="v1", turn=2)
     assert _store(client).is_claimed("v1")
     assert StudyStore(client).is_claimed("s1")
     assert 0 < int(str(client.ttl(keys.validation_owner("v1")))) <= 15

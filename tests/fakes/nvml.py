@@ -1,0 +1,84 @@
+# ruff: noqa: N802, N816, D101  # the names are those of the driver's library
+"""Stands in for `pynvml` in a worker's process: four L4 on one host, two under each PCIe switch.
+
+A test copies it under the library's name to where the worker's interpreter looks first.
+"""
+
+from types import SimpleNamespace
+
+NVML_TOPOLOGY_INTERNAL = 0
+NVML_TOPOLOGY_SINGLE = 10
+NVML_TOPOLOGY_MULTIPLE = 20
+NVML_TOPOLOGY_HOSTBRIDGE = 30
+NVML_TOPOLOGY_NODE = 40
+NVML_TOPOLOGY_SYSTEM = 50
+NVML_CLOCK_SM = 1
+NVML_CLOCK_MEM = 2
+c_nvmlDevice_t = int
+COUNT = 4
+_GIB = 1024**3
+
+
+class NVMLError(Exception): ...
+
+
+def nvmlInit() -> None: ...
+
+
+def nvmlShutdown() -> None: ...
+
+
+def nvmlSystemGetDriverVersion() -> str:
+    return "570.0-fake"
+
+
+def nvmlDeviceGetCount() -> int:
+    return COUNT
+
+
+def nvmlDeviceGetHandleByIndex(index: int) -> int:
+    return index
+
+
+def nvmlDeviceGetName(handle: int) -> str:
+    return "NVIDIA L4"
+
+
+def nvmlDeviceGetUUID(handle: int) -> str:
+    return f"GPU-{handle}"
+
+
+def nvmlDeviceGetPciInfo(handle: int) -> SimpleNamespace:
+    return SimpleNamespace(busId=f"00000000:0{handle + 1}:00.0")
+
+
+def nvmlDeviceGetMemoryInfo(handle: int) -> SimpleNamespace:
+    return SimpleNamespace(total=24 * _GIB, free=24 * _GIB)
+
+
+def nvmlDeviceGetCudaComputeCapability(handle: int) -> tuple[int, int]:
+    return 8, 9
+
+
+def nvmlDeviceGetMigMode(handle: int) -> tuple[int, int]:
+    raise NVMLError
+
+
+def nvmlDeviceGetClockInfo(handle: int, kind: int) -> int:
+    return 2040
+
+
+def nvmlDeviceGetMaxClockInfo(handle: int, kind: int) -> int:
+    return 2040
+
+
+def nvmlDeviceGetComputeRunningProcesses(handle: int) -> list[object]:
+    return []
+
+
+def nvmlDeviceGetTopologyCommonAncestor(handle: int, other: int) -> int:
+    return NVML_TOPOLOGY_SINGLE if handle // 2 == other // 2 else NVML_TOPOLOGY_NODE
+
+
+def nvmlDeviceGetNvLinkState(handle: int, link: int) -> int:
+    raise NVMLError
