@@ -14,6 +14,7 @@ import redis
 from litestar import Litestar, Request
 from litestar.di import Provide
 from litestar.plugins import InitPlugin
+from litestar.types import Guard
 
 from service.access import ANONYMOUS
 from service.api.access import Authenticator, caller_in
@@ -76,7 +77,7 @@ def create_app(
         lifespan.append(_warming_up)
     lifespan.append(_delivering(settings, client, now=now))
     context = make_context(settings, client, now=now)
-    tracing = _tracing(settings, lifespan)
+    tracing, guards = _tracing(settings, lifespan)
 
     def context_of(request: Request[Any, Any, Any]) -> Context:
         return _context_of(context, request)
@@ -85,7 +86,7 @@ def create_app(
         [make_router()],
         dependencies={"context": Provide(context_of, sync_to_thread=False)},
         exception_handlers={Exception: problem_response},
-        guards=GUARDS,
+        guards=[*guards, *GUARDS],
         lifespan=lifespan,
         logging_config=None,
         openapi_config=None,
@@ -192,15 +193,15 @@ def _delivering(
     return lifespan
 
 
-def _tracing(settings: Settings, lifespan: list[_Lifespan]) -> list[InitPlugin]:
-    """Return the plugin that makes spans, where they are on."""
+def _tracing(settings: Settings, lifespan: list[_Lifespan]) -> tuple[list[InitPlugin], list[Guard]]:
+    """Return the plugin that makes spans and the guard that names them, where they are on."""
     provider = start_telemetry(endpoint=settings.otlp_endpoint, service="setpoint")
     if provider is None:
-        return []
-    from service.api.tracing import tracing_plugin  # noqa: PLC0415  # needs the extra
+        return [], []
+    from service.api.tracing import name_span, tracing_plugin  # noqa: PLC0415  # needs the extra
 
     lifespan.append(_sending_spans(provider))
-    return [tracing_plugin(provider)]
+    return [tracing_plugin(provider)], [name_span]
 
 
 def _sending_spans(provider: "TracerProvider") -> _Lifespan:
