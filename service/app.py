@@ -18,11 +18,13 @@ from litestar.types import Guard
 
 from service.access import ANONYMOUS
 from service.api.access import Authenticator, caller_in
+from service.api.application import Application
 from service.api.audit import record_request
 from service.api.context import Context, utc_now
 from service.api.cors import origins_of
 from service.api.edge import Edge
 from service.api.guards import GUARDS
+from service.api.mcp import make_plugin
 from service.api.metrics import Metrics
 from service.api.problems import problem_response
 from service.api.routes import make_router
@@ -82,15 +84,14 @@ def create_app(
     def context_of(request: Request[Any, Any, Any]) -> Context:
         return _context_of(context, request)
 
-    app = Litestar(
+    app = Application(
         [make_router()],
         dependencies={"context": Provide(context_of, sync_to_thread=False)},
         exception_handlers={Exception: problem_response},
         guards=[*guards, *GUARDS],
         lifespan=lifespan,
         logging_config=None,
-        openapi_config=None,
-        plugins=tracing,
+        plugins=[make_plugin(settings), *tracing],
         request_max_body_size=settings.max_body_bytes,
     )
     app.state.context = context

@@ -76,6 +76,7 @@ REQUIRED_SCOPES: Mapping[str, Scope | None] = {
     "revokeApiKey": "admin",
     "rotateApiKey": "admin",
     "listAuditEvents": "admin",
+    "callTool": "recommend",
 }
 """What each operation needs. One that is not here needs `admin`; a test holds it to be complete."""
 _SHIPPED = frozenset(
@@ -94,6 +95,10 @@ _SHIPPED = frozenset(
 """What answers without the store and is nobody's secret: on loopback it outlives the store."""
 CALLER = "caller"
 OPERATION = "operation"
+TARGET = "target"
+"""Where the state of a request keeps who asks, what it does, and what it did that to."""
+OPERATION_ID = "operation_id"
+"""The option that names the operation of a route that another library made."""
 _FRESH_S = 0.5
 """How long a key may be believed without asking the store: revocation reaches every process."""
 _MOST_REMEMBERED = 1024
@@ -108,13 +113,17 @@ async def authorize(connection: _Connection, handler: BaseRouteHandler) -> None:
     scope = required_scope(handler)
     if scope is PUBLIC:
         return
+    state = connection.scope["state"]
+    if CALLER in state:  # one request calls a tool: who asks is known, and it was counted
+        state[OPERATION] = _operation(handler)
+        require(state[CALLER], scope)
+        return
     context = connection.app.state.context
     caller = await context.authenticator.identify(
         connection.headers,
         client_host=connection.client.host if connection.client else "",
         needs_store=_operation(handler) not in _SHIPPED,
     )
-    state = connection.scope["state"]
     state[CALLER], state[OPERATION] = caller, _operation(handler)
     require(caller, scope)
     await meter_request(context, caller, state)
@@ -129,7 +138,7 @@ def required_scope(handler: BaseRouteHandler) -> Scope | None:
 
 
 def _operation(handler: BaseRouteHandler) -> str | None:
-    name = getattr(handler, "operation_id", None)
+    name = getattr(handler, "operation_id", None) or handler.opt.get(OPERATION_ID)
     return name if isinstance(name, str) else None
 
 

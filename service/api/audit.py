@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from api_schemas.access import AuditEvent
-from service.api.access import CALLER, OPERATION, caller_in
+from service.api.access import CALLER, OPERATION, TARGET, caller_in
 from service.identifiers import timestamp
 from service.log import get_logger
 from service.store.client import StoreUnavailable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from service.api.context import Context
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
-_PURE = frozenset({"createEstimate", "createCheck"})
+_PURE = frozenset({"createEstimate", "createCheck", "callTool"})
 """POSTs that change nothing."""
 _FORBIDDEN = 403
 _FAILED = 400
@@ -36,7 +36,7 @@ async def record_request(
         at=timestamp(context.now()),
         actor=caller.actor,
         action=operation,
-        target=location or request["path"],
+        target=location or state.get(TARGET) or request["path"],
         status=status,
         request_id=state["request_id"],
     )

@@ -26,8 +26,7 @@ def read_body(body: bytes, kind: type[T]) -> T:
     """
     if not body.strip():
         raise refuse_field("", "it is empty; send a JSON object")
-    _refuse_deep_nesting(body)
-    _refuse_huge_integers(body)
+    refuse_extremes(body)
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
@@ -37,6 +36,16 @@ def read_body(body: bytes, kind: type[T]) -> T:
         raise refuse_field("", str(error)) from None
     except RecursionError:
         raise _too_deep() from None
+
+
+def refuse_extremes(body: bytes) -> None:
+    """Return when a body is one that a parser can take without trouble.
+
+    Raises:
+        Refusal: It is too deep, or holds an integer that nothing here needs.
+    """
+    _refuse_deep_nesting(body)
+    _refuse_huge_integers(body)
 
 
 def _refuse_deep_nesting(body: bytes) -> None:
