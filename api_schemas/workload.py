@@ -83,6 +83,18 @@ class ClosedLoop(Value, frozen=True, kw_only=True, tag_field="kind", tag="closed
     """A fixed number of requests in flight; each finished one is replaced."""
 
     max_concurrency: Annotated[int, Meta(ge=1, le=1_000_000)]
+    num_requests: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=10_000_000,
+                description="Requests of the whole run; absent means ten for each in flight. Of a "
+                "short run the beginning and the end are a large part.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class BatchArrivals(Value, frozen=True, kw_only=True, tag_field="kind", tag="batch"):

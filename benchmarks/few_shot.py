@@ -27,7 +27,7 @@ from service.tuning.calibrations.fit import (
     line_of,
     residuals,
 )
-from service.tuning.calibrations.judge import best_hypothesis, loss
+from service.tuning.calibrations.judge import best_hypothesis, is_worth_using
 from service.tuning.calibrations.key import configuration_key
 from service.tuning.calibrations.schedule import Figure
 from service.tuning.calibrations.spread import spread_points
@@ -74,7 +74,7 @@ def judged(lines: Sequence[Line], chosen: Sequence[int], coefficients: Coefficie
     """Return metric, whether the fit is used, and log errors before and after of the other rows."""
     taught = [lines[index] for index in chosen]
     hypothesis, left_out = best_hypothesis(taught, coefficients=coefficients)
-    is_used = loss(left_out, after=True) < loss(left_out, after=False)
+    is_used = is_worth_using(left_out)
     moves = fit_moves(taught, coefficients=coefficients, hypothesis=hypothesis)
     rows = []
     for index, line in enumerate(lines):

@@ -152,9 +152,12 @@ class Experiment:
         rate = expected_rate(arrivals, predicted)
         if isinstance(arrivals, ClosedLoop):
             needed = max(needed, _WAVES * arrivals.max_concurrency)
+        if rate is not None:
+            needed = max(needed, math.ceil(rate * _SHORTEST_LOAD_S))
+        if isinstance(arrivals, ClosedLoop) and arrivals.num_requests is not None:
+            needed = arrivals.num_requests
         if rate is None:
             return needed
-        needed = max(needed, math.ceil(rate * _SHORTEST_LOAD_S))
         possible = max(int(rate * _USABLE_SHARE * (seconds - CLIENT_START_S)), _FEWEST_REQUESTS)
         if possible < sure:
             self.run.note(

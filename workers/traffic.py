@@ -63,7 +63,11 @@ def share_of(arrivals: Arrivals | None, *, replicas: int) -> Arrivals:
                 arrivals, requests_per_s=arrivals.requests_per_s / replicas
             )
         case ClosedLoop():
-            return ClosedLoop(max_concurrency=math.ceil(arrivals.max_concurrency / replicas))
+            whole = arrivals.num_requests
+            return ClosedLoop(
+                max_concurrency=math.ceil(arrivals.max_concurrency / replicas),
+                num_requests=None if whole is None else math.ceil(whole / replicas),
+            )
         case BatchArrivals():
             return BatchArrivals(num_requests=math.ceil(arrivals.num_requests / replicas))
         case Trace():

@@ -226,7 +226,10 @@ def load_shape(workload: Workload, *, replicas: int) -> LoadShape:
     match arrivals:
         case ClosedLoop():
             clients = max(arrivals.max_concurrency / replicas, 1.0)
-            return msgspec.structs.replace(base, concurrency=clients, requests=WAVES * clients)
+            whole = arrivals.num_requests
+            requests = WAVES * clients if whole is None else max(whole / replicas, 1.0)
+            clients = min(clients, requests)
+            return msgspec.structs.replace(base, concurrency=clients, requests=requests)
         case BatchArrivals():
             number = max(arrivals.num_requests / replicas, 1.0)
             return msgspec.structs.replace(base, concurrency=number, requests=number)

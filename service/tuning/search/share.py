@@ -52,6 +52,14 @@ def _part(total: float | None, copies: int) -> float | None:
     return None if total is None else total / copies
 
 
+def _smaller_loop(arrivals: ClosedLoop, copies: int) -> ClosedLoop:
+    whole = arrivals.num_requests
+    return ClosedLoop(
+        max_concurrency=math.ceil(arrivals.max_concurrency / copies),
+        num_requests=None if whole is None else math.ceil(whole / copies),
+    )
+
+
 def _divided(arrivals: Arrivals, copies: int) -> Arrivals:
     match arrivals:
         case PoissonArrivals():
@@ -62,7 +70,7 @@ def _divided(arrivals: Arrivals, copies: int) -> Arrivals:
                 requests_per_s=arrivals.requests_per_s / copies, burstiness=arrivals.burstiness
             )
         case ClosedLoop():
-            return ClosedLoop(max_concurrency=math.ceil(arrivals.max_concurrency / copies))
+            return _smaller_loop(arrivals, copies)
         case BatchArrivals():
             return BatchArrivals(num_requests=math.ceil(arrivals.num_requests / copies))
         case Trace():

@@ -84,6 +84,7 @@ def draw_traffic(
 ) -> Traffic:
     """Return the requests that one of `replicas` equal engines sees.
 
+    `waves` are the requests per client of a closed loop that does not state its requests;
     `jitter_tokens` is the most that answers of one nominal length differ in a closed loop.
     """
     arrivals = workload.arrivals
@@ -100,9 +101,8 @@ def draw_traffic(
     match arrivals:
         case ClosedLoop():
             natural = _natural(outputs, jitter_tokens)
-            return _closed_loop(
-                arrivals, prompts, natural, replicas=replicas, waves=waves, generator=generator
-            )
+            clients, number = loop_size(arrivals, replicas=replicas, waves=waves)
+            return _closed_loop(prompts, natural, clients, whole=number, generator=generator)
         case BatchArrivals():
             return _batch(arrivals, prompts, outputs, replicas, generator)
         case _:
@@ -111,19 +111,24 @@ def draw_traffic(
             )
 
 
+def loop_size(arrivals: ClosedLoop, *, replicas: int, waves: float = WAVES) -> tuple[int, int]:
+    """Return the clients and all the requests of one replica in a closed loop."""
+    clients = max(1, math.ceil(arrivals.max_concurrency / replicas))
+    if arrivals.num_requests is not None:
+        stated = max(1, math.ceil(arrivals.num_requests / replicas))
+        return min(clients, stated), stated
+    number = max(round(waves * clients), clients)
+    return clients, max(number, MIN_REQUESTS) if waves >= WAVES else number
+
+
 def _closed_loop(
-    arrivals: ClosedLoop,
     prompts: Lengths,
     outputs: Lengths,
+    clients: int,
     *,
-    replicas: int,
-    waves: float,
+    whole: int,
     generator: np.random.Generator,
 ) -> Traffic:
-    clients = max(1, math.ceil(arrivals.max_concurrency / replicas))
-    whole = max(round(waves * clients), clients)
-    if waves >= WAVES:
-        whole = max(whole, MIN_REQUESTS)
     number = min(whole, max(ENOUGH_REQUESTS, math.ceil(MIN_WAVES * clients)))
     clients = min(clients, number)
     weights = np.full(number, 1.0 / number)

@@ -30,6 +30,10 @@ from workers.traffic import make_load, mean_request_tokens, share_of, write_requ
             GammaArrivals(requests_per_s=2.0, burstiness=0.5),
         ),
         (ClosedLoop(max_concurrency=9), ClosedLoop(max_concurrency=3)),
+        (
+            ClosedLoop(max_concurrency=9, num_requests=21),
+            ClosedLoop(max_concurrency=3, num_requests=6),
+        ),
         (BatchArrivals(num_requests=8), BatchArrivals(num_requests=2)),
     ],
 )

@@ -34,6 +34,18 @@ def test_a_closed_loop_runs_ten_waves() -> None:
     assert traffic.waves == 10
 
 
+@pytest.mark.parametrize(
+    ("stated", "clients", "number"), [(40, 16, 40), (17, 16, 17), (5, 5, 5), (320, 16, 320)]
+)
+def test_a_loop_may_state_its_requests(stated: int, clients: int, number: int) -> None:
+    """A run that is mostly its own beginning and end is simulated as long as it was."""
+    traffic = draw_traffic(workload(ClosedLoop(max_concurrency=16, num_requests=stated)))
+
+    assert (traffic.concurrency, len(traffic.prompts)) == (clients, number)
+    assert traffic.waves == pytest.approx(number / clients)
+    assert traffic.weights.sum() == pytest.approx(1)
+
+
 def test_a_large_loop_runs_fewer_waves_and_weighs_the_first_one_down() -> None:
     """The first wave keeps the tenth of the weight that it has in ten waves."""
     traffic = draw_traffic(workload(ClosedLoop(max_concurrency=512)))
@@ -68,6 +80,8 @@ def test_an_open_loop_keeps_its_rate(arrivals: Arrivals) -> None:
 def test_replicas_share_a_load() -> None:
     """Each of two engines sees half the clients, the requests, the rate."""
     assert draw_traffic(workload(ClosedLoop(max_concurrency=16)), replicas=2).concurrency == 8
+    stated = draw_traffic(workload(ClosedLoop(max_concurrency=4, num_requests=10)), replicas=2)
+    assert (stated.concurrency, len(stated.prompts)) == (2, 5)
     assert len(draw_traffic(workload(BatchArrivals(num_requests=16)), replicas=2).prompts) == 8
     rate = draw_traffic(workload(PoissonArrivals(requests_per_s=4)), replicas=2)
     assert rate.offered_requests_per_s == 2
