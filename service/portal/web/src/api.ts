@@ -9,7 +9,7 @@ import type {
   Summary,
   TuningRequest,
   Validation,
-  WorkerNode,
+  WorkerList,
 } from "./types";
 
 const KEY = "setpoint-api-key";
@@ -110,7 +110,8 @@ export const listVersions = async () =>
       "/engine-versions",
     )
   ).items;
-export const listWorkers = async () => (await get<{ items: WorkerNode[] }>("/workers")).items;
+export const getWorkers = () => get<WorkerList>("/workers");
+export const listWorkers = async () => (await getWorkers()).items;
 
 export const recommend = (request: TuningRequest) =>
   post<Recommendation>("/recommendations", request);

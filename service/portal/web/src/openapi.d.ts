@@ -216,6 +216,7 @@ export interface components {
             /** @enum {string} */
             kind: "closed_loop";
             max_concurrency: number;
+            num_requests?: number | null;
         };
         /** Compared */
         Compared: {
@@ -811,6 +812,13 @@ export interface components {
             gpu?: string | null;
             node?: string | null;
         };
+        /** QueueState */
+        QueueState: {
+            oldest_waiting_s: number | null;
+            queue: string;
+            schema_version?: number;
+            waiting: number;
+        };
         /** Readiness */
         Readiness: {
             /** @enum {string} */
@@ -1013,6 +1021,7 @@ export interface components {
             started_at?: string | null;
             /** @enum {string} */
             status: "cancelled" | "failed" | "queued" | "running" | "succeeded" | "timed_out";
+            traceparent?: string | null;
             trials?: components["schemas"]["StudyTrial"][];
         };
         /** StudyPage */
@@ -1174,6 +1183,7 @@ export interface components {
             /** @enum {string} */
             status: "cancelled" | "failed" | "leasing" | "measuring" | "queued" | "starting" | "succeeded" | "timed_out" | "warming_up";
             suggested_config?: components["schemas"]["EngineConfig"] | null;
+            traceparent?: string | null;
             verdict?: ("fail" | "inconclusive" | "pass") | null;
         };
         /** ValidationLink */
@@ -1252,15 +1262,24 @@ export interface components {
             compute_capability?: string | null;
             foreign_processes?: number;
             free_gib: number;
+            max_memory_clock_mhz?: number | null;
+            max_sm_clock_mhz?: number | null;
+            memory_clock_mhz?: number | null;
             memory_gib: number;
             mig?: boolean;
             name: string;
             nvlink_peers?: string[];
+            pcie_paths?: {
+                [key: string]: "board" | "host_bridge" | "numa_node" | "switch" | "switches" | "system";
+            };
+            slice_of?: string | null;
+            sm_clock_mhz?: number | null;
             uuid: string;
         };
         /** WorkerList */
         WorkerList: {
             items: components["schemas"]["WorkerNode"][];
+            queues?: components["schemas"]["QueueState"][];
             schema_version?: number;
         };
         /** WorkerNode */

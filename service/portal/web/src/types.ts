@@ -37,6 +37,8 @@ export type ModelSummary = Schemas["ModelSummary"];
 export type GpuSummary = Schemas["GpuSummary"];
 export type PresetDescription = Schemas["PresetDescription"];
 export type WorkerNode = Schemas["WorkerNode"];
+export type WorkerList = Schemas["WorkerList"];
+export type QueueState = Schemas["QueueState"];
 export type LoadPoint = Schemas["LoadPoint"];
 export type StartupFigures = Omit<Schemas["StartupFigures"], "schema_version">;
 /** The service sends every field of a record. */

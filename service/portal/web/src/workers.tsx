@@ -1,10 +1,10 @@
 // Who can prove a recommendation.
 import { useEffect } from "preact/hooks";
-import { listWorkers } from "./api";
-import { ago, gib, NONE } from "./format";
+import { getWorkers } from "./api";
+import { ago, count, duration, gib, NONE } from "./format";
 import { useLoaded } from "./hooks";
 import { Card, Failure, Waiting } from "./parts";
-import type { WorkerNode } from "./types";
+import type { QueueState, WorkerNode } from "./types";
 
 function Node({ node }: { node: WorkerNode }) {
   return (
@@ -53,10 +53,37 @@ function Node({ node }: { node: WorkerNode }) {
   );
 }
 
+function Queues({ queues }: { queues: QueueState[] }) {
+  return (
+    <Card title="Queues">
+      <div class="scroll" tabIndex={0} role="group" aria-label="Queues">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Queue</th>
+              <th scope="col" class="num">Waiting</th>
+              <th scope="col" class="num">Oldest waits for</th>
+            </tr>
+          </thead>
+          <tbody>
+            {queues.map((item) => (
+              <tr key={item.queue}>
+                <th scope="row">{item.queue}</th>
+                <td class="num">{count(item.waiting)}</td>
+                <td class="num">{item.oldest_waiting_s == null ? NONE : duration(item.oldest_waiting_s * 1000)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Card>
+  );
+}
+
 const REFRESH_MS = 5000;
 
 export function WorkersPage() {
-  const loaded = useLoaded(listWorkers, "workers");
+  const loaded = useLoaded(getWorkers, "workers");
   useEffect(() => {
     document.title = "Workers · Setpoint";
     const timer = setInterval(loaded.reload, REFRESH_MS);
@@ -68,7 +95,7 @@ export function WorkersPage() {
       <p class="lead">Machines that can start vLLM and measure a recommendation.</p>
       {loaded.error && <Failure error={loaded.error} again={loaded.reload} />}
       {!loaded.value && !loaded.error && <Waiting what="Asking for workers" />}
-      {loaded.value?.length === 0 && (
+      {loaded.value?.items.length === 0 && (
         <Card title="No worker is connected">
           <p>
             Recommendations and what-ifs need none. To measure on real hardware, start <code>setpoint worker</code> on a machine
@@ -76,8 +103,9 @@ export function WorkersPage() {
           </p>
         </Card>
       )}
+      {!!loaded.value?.queues?.length && <Queues queues={loaded.value.queues} />}
       <div class="cards">
-        {loaded.value?.map((node) => <Node key={node.node} node={node} />)}
+        {loaded.value?.items.map((node) => <Node key={node.node} node={node} />)}
       </div>
     </div>
   );
