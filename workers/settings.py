@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -67,5 +68,7 @@ def read_worker_settings(environment: Mapping[str, str] | None = None) -> Worker
 
 def _environments(given: str | None) -> list[Path]:
     if given is None:
-        return [_BESIDE_THE_PROJECT] if _BESIDE_THE_PROJECT.is_dir() else []
+        on_path = shutil.which("vllm")
+        beside = [_BESIDE_THE_PROJECT] if _BESIDE_THE_PROJECT.is_dir() else []
+        return beside or ([Path(on_path)] if on_path else [])
     return [Path(item) for item in given.split(os.pathsep) if item]
