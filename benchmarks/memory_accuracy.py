@@ -1,8 +1,9 @@
 """Print how far the memory model is from measured start-ups, in four slices and by part.
 
-Run it as `python benchmarks/memory_accuracy.py [CASES.jsonl] [--write]`. It prints figures and
+Run it as `python benchmarks/memory_accuracy.py [CASES.jsonl ...] [--write]`. It prints figures and
 gates nothing; `--write` keeps the tables for `GET /accuracy`. The cases with their sources are in
-`benchmarks/data/memory_cases.jsonl`.
+`benchmarks/data/memory_cases.jsonl`; `memory_heldout.jsonl` beside it holds start-ups gathered
+after the model stood, with `in_view_of` where one of them later settled a constant.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from service.tuning.errors import TuningError
 from service.tuning.estimate import estimate
 
 CASES = Path(__file__).parent / "data" / "memory_cases.jsonl"
+HELD_OUT = CASES.with_name("memory_heldout.jsonl")
 TABLES = Path(__file__).parents[1] / "service" / "tuning" / "memory" / "data" / "accuracy.json"
 CAMPAIGN = "llm-d-incubation/llm-d-planner"
 FLOORS = {
@@ -57,15 +59,37 @@ def is_campaign(case: Case) -> bool:
     return bool(case["group"].startswith(CAMPAIGN))
 
 
+def is_held_out(case: Case) -> bool:
+    """Whether the case was gathered after the model stood."""
+    return bool(case.get("held_out"))
+
+
+def is_v1_outside(case: Case) -> bool:
+    """Whether the case is a real V1 start-up of the first collection, outside the campaign."""
+    return not (
+        is_held_out(case) or case["derived"] or is_campaign(case) or case["era"].startswith("V0")
+    )
+
+
 SLICES: dict[str, Callable[[Case], bool]] = {
-    "all": lambda _: True,
+    "all": lambda case: not is_held_out(case),
     "campaign H100": lambda case: not case["derived"] and is_campaign(case),
-    "V1 outside it": lambda case: (
-        not case["derived"] and not is_campaign(case) and not case["era"].startswith("V0")
+    "V1 outside it": is_v1_outside,
+    "V1 outside it, settings that can have run": lambda case: (
+        is_v1_outside(case) and not case.get("conflict")
     ),
     "derived KV plans": lambda case: case["derived"],
     "V0": lambda case: not case["derived"] and case["era"].startswith("V0"),
+    "V1 gathered later": is_held_out,
+    "V1 gathered later, seen for no constant": lambda case: (
+        is_held_out(case) and not case.get("in_view_of")
+    ),
 }
+
+
+def is_real(case: Case) -> bool:
+    """Whether the case is a start-up of the first collection, not a KV plan made from one."""
+    return not case["derived"] and not is_held_out(case)
 
 
 def errors(pairs: Iterable[Pair], metric: str) -> list[tuple[float, float, str]]:
@@ -153,18 +177,18 @@ def print_report(cases: Sequence[Case]) -> None:
     """Print slices, parts, verdicts, bands, the worst cases and the speed."""
     pairs = [(case, answer(case)) for case in cases]
     head = "    n   median     p90   <=.3%   <=2%   <=5%  <=10%    med |d|    p90 |d|"
-    print(f"KV cache tokens{'':7s}{head}")
+    print(f"KV cache tokens{'':28s}{head}")
     for name, belongs in SLICES.items():
         part = [pair for pair in pairs if belongs(pair[0])]
-        print(f"  {name:20s}{metric_line(part, 'kv_cache_tokens')}")
-    real = [pair for pair in pairs if not pair[0]["derived"]]
+        print(f"  {name:41s}{metric_line(part, 'kv_cache_tokens')}")
+    real = [pair for pair in pairs if is_real(pair[0])]
     print(f"\nParts, real cases{'':5s}{head}")
     for metric in FLOORS:
         print(f"  {metric:20s}{metric_line(real, metric)}")
     print("\nVerdicts")
     for name, belongs in SLICES.items():
         part = [pair for pair in pairs if belongs(pair[0])]
-        print(f"  {name:20s}{verdict_line(part)}; KV GiB inside the band {band_line(part)}")
+        print(f"  {name:41s}{verdict_line(part)}; KV GiB inside the band {band_line(part)}")
     worst = sorted(errors(pairs, "kv_cache_tokens"), reverse=True)[:12]
     print("\nWorst by KV cache tokens")
     for ape, _, name in worst:
@@ -175,11 +199,11 @@ def print_report(cases: Sequence[Case]) -> None:
 def tables(cases: Sequence[Case]) -> dict[str, Any]:
     """Return the same figures as data: tokens by slice, parts, verdicts, the worst cases."""
     pairs = [(case, answer(case)) for case in cases]
-    real = [pair for pair in pairs if not pair[0]["derived"]]
+    real = [pair for pair in pairs if is_real(pair[0])]
     parts = {name: [p for p in pairs if belongs(p[0])] for name, belongs in SLICES.items()}
     worst = sorted(errors(pairs, "kv_cache_tokens"), reverse=True)[:12]
     return {
-        "cases": len(cases),
+        "cases": sum(not is_held_out(case) for case in cases),
         "kv_cache_tokens_by_slice": {
             name: figures(part, "kv_cache_tokens") for name, part in parts.items()
         },
@@ -189,6 +213,9 @@ def tables(cases: Sequence[Case]) -> dict[str, Any]:
         "notes": [
             "shape and constants of the model were chosen with these cases in view",
             "a campaign of H100 runs makes up most cases; the slice outside it says more",
+            "five runs of one recipe hold more than their settings allow; a slice leaves them out",
+            "two more of them printed tokens of a 16-bit cache, not of 8 bits; they are read so",
+            "the start-ups gathered later are apart: most were seen for no constant",
         ],
     }
 
@@ -210,10 +237,10 @@ def figures(pairs: Sequence[Pair], metric: str) -> dict[str, float]:
 def main() -> None:
     """Read the cases and print the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="?", type=Path, default=CASES)
+    parser.add_argument("cases", nargs="*", type=Path, default=[CASES, HELD_OUT])
     parser.add_argument("--write", action="store_true", help="keep the tables for GET /accuracy")
     arguments = parser.parse_args()
-    cases = read_cases(arguments.cases)
+    cases = [case for path in arguments.cases for case in read_cases(path)]
     print_report(cases)
     if arguments.write:
         TABLES.write_text(json.dumps(tables(cases), indent=1) + "\n", encoding="utf-8")

@@ -5,7 +5,7 @@ import msgspec
 from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.versions import EngineVersion
-from service.tuning.memory.constants import constant, memory_constants
+from service.tuning.memory.constants import constant, constants_row, memory_constants
 from service.tuning.memory.plan import GIB
 from service.tuning.models.spec import (
     DenseFeedForward,
@@ -37,6 +37,10 @@ class ProfileRun(msgspec.Struct, frozen=True, kw_only=True):
     dtype_bytes: int
     tensor_parallel_size: int
     expert_parallel_size: int
+    data_parallel_size: int = 1
+    uses_v2_runner: bool = False
+    uses_flashinfer_sampler: bool | None = None
+    """`VLLM_USE_FLASHINFER_SAMPLER`; None when the environment does not say."""
     is_first_stage: bool
     is_last_stage: bool
     profiles_encoder: bool
@@ -46,16 +50,16 @@ class ProfileRun(msgspec.Struct, frozen=True, kw_only=True):
 def activation_bytes(spec: ModelSpec, run: ProfileRun) -> float:
     """Return the activation peak of this rank, bytes.
 
-    It is the larger of a forward pass over the token budget and the sampler over
-    `max_num_seqs` rows of logits, on top of what stays allocated meanwhile.
+    The encoder runs first. Then it is the larger of a forward pass over the token budget and the
+    sampler over `max_num_seqs` rows of logits, on top of what stays allocated meanwhile.
     """
     workspace = moe_workspace_bytes(spec, run)
     peak, cached = _encoder_bytes(spec, run)
     forward = forward_bytes(spec, run)
     sampler = sampler_bytes(spec, run) if run.is_last_stage else 0.0
     base = constant("activation_base_gib", run.version) * GIB
-    if constant("moe_workspace_persists", run.version):
-        return base + workspace + max(peak, cached + max(forward, sampler))
+    if _keeps_workspace(run):
+        sampler += workspace
     return base + max(peak, cached + max(forward + workspace, sampler))
 
 
@@ -63,10 +67,27 @@ def sampler_bytes(spec: ModelSpec, run: ProfileRun) -> float:
     """Return the sampler's peak: copies of the fp32 logits, and the hidden states."""
     logits = run.sequences * spec.vocab_size * LOGIT_BYTES
     hidden = run.tokens * spec.hidden_size * run.dtype_bytes
-    return (
-        constant("sampler_logits_units", run.version) * logits
-        + constant("sampler_hidden_units", run.version) * hidden
-    )
+    return _logits_units(run) * logits + constant("sampler_hidden_units", run.version) * hidden
+
+
+def _logits_units(run: ProfileRun) -> float:
+    """Return the copies of the logits alive at the sampler's peak.
+
+    Before 0.17 it depends on whether FlashInfer is installed, which official images to 0.11 have
+    and a plain installation has not; unless the environment says, the larger one is assumed.
+    """
+    if run.uses_v2_runner:
+        return constant("sampler_logits_units_v2", run.version)
+    units = constant("sampler_logits_units", run.version)
+    if run.uses_flashinfer_sampler and not run.is_legacy:
+        return min(units, constant("sampler_logits_units_flashinfer", run.version))
+    return units
+
+
+def _keeps_workspace(run: ProfileRun) -> bool:
+    """Whether the experts' buffers stay allocated while the sampler runs."""
+    row = constants_row("moe_workspace_persists", run.version)
+    return bool(row["data_parallel"] if run.data_parallel_size > 1 else row["value"])
 
 
 def forward_bytes(spec: ModelSpec, run: ProfileRun) -> float:
@@ -140,9 +161,12 @@ def _encoder_bytes(spec: ModelSpec, run: ProfileRun) -> tuple[float, float]:
     facts = memory_constants()["encoder"]
     row = facts["kinds"].get(tower.kind, facts["default"])
     tokens = max(row["minimum_budget_tokens"], _whole_image_tokens(tower, run.tokens))
-    width = spec.hidden_size + row["pixel_values_per_token"]
-    cached = tokens * width * run.dtype_bytes
-    return row["peak_patches"] * _tower_width(tower, run) * run.dtype_bytes, cached
+    pixels = tokens * row["pixel_values_per_token"] * run.dtype_bytes
+    outputs = tokens * spec.hidden_size * run.dtype_bytes
+    if row["peak_patches"] == 0:
+        return 0.0, pixels + outputs
+    work = row["peak_patches"] * _tower_width(tower, run) * run.dtype_bytes
+    return pixels + work, pixels + outputs
 
 
 def _whole_image_tokens(tower: VisionTower, budget_tokens: int) -> int:
@@ -153,9 +177,10 @@ def _whole_image_tokens(tower: VisionTower, budget_tokens: int) -> int:
 
 
 def _tower_width(tower: VisionTower, run: ProfileRun) -> float:
+    """Return the activations of one patch; only the wide part of the MLP is split."""
     split = run.tensor_parallel_size if tower.sharded else 1
     hidden_units: float = memory_constants()["encoder"]["tower_hidden_units"]
-    return (tower.intermediate_size + hidden_units * tower.hidden_size) / split
+    return tower.intermediate_size / split + hidden_units * tower.hidden_size
 
 
 def loads_encoder(tower: VisionTower, config: EngineConfig) -> bool:

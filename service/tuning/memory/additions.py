@@ -49,7 +49,7 @@ def added_weight_bytes(
     `stage_share` is the share of the layers on the rank's pipeline stage.
     """
     added = adapter_bytes(spec, layout, config=config) * stage_share
-    added += early_mxfp4_bytes(spec, version=version) * stage_share
+    added += early_mxfp4_bytes(spec, layout, version=version) * stage_share
     if is_last:
         added += drafter_bytes(spec, layout, config=config, draft=draft)
     return added
@@ -91,10 +91,12 @@ def drafter_bytes(
     return 0.0
 
 
-def early_mxfp4_bytes(spec: ModelSpec, *, version: EngineVersion) -> float:
-    """Return what early releases add to mxfp4 experts on every rank, bytes."""
+def early_mxfp4_bytes(spec: ModelSpec, layout: ParallelLayout, *, version: EngineVersion) -> float:
+    """Return what early releases add to mxfp4 experts on every rank of several, bytes."""
     facts = memory_constants()["mxfp4_marlin"]
     quantization = spec.quantization
+    if layout.tensor_parallel_size == 1:
+        return 0.0
     if quantization is None or quantization.scheme != "mxfp4" or version.since(facts["until"]):
         return 0.0
     experts = sum(

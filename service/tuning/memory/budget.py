@@ -95,6 +95,7 @@ def _band_bytes(asked: Deployment, stage: Stage) -> float:
         version=asked.version,
         weights_bytes=stage.weights,
         charged_graphs_bytes=stage.charged_graphs,
+        is_data_parallel=asked.parts.data > 1,
     )
 
 

@@ -7,7 +7,7 @@ from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
 from service.tuning.memory.constants import constant, constants_row, holds, memory_constants
 from service.tuning.memory.plan import GIB
-from service.tuning.models.spec import ModelSpec
+from service.tuning.models.spec import LatentAttention, ModelSpec
 
 _FULL_CAPTURE_SIZES = 51
 """Number of capture sizes up to 512, the default since 0.9."""
@@ -51,7 +51,7 @@ def non_torch_bytes(
         size += constant("data_and_expert_parallel_gib", version)
     if not version.since(_SHARE_OF_USED_UNTIL):
         size += node.used_memory_gib
-    return size * GIB
+    return float(size * GIB)
 
 
 def _communication_gib(
@@ -62,7 +62,7 @@ def _communication_gib(
     if parts.tensor == 1 and parts.pipeline > 1:
         return constant("pipeline_only_non_torch_gib", version)
     row = constants_row("non_torch_gib", version)
-    by_tensor: dict[str, float] = row.get("hopper", row) if node.gpu.arch == "Hopper" else row
+    by_tensor: dict[str, float] = row.get(node.gpu.arch.lower(), row)
     if parts.tensor == 1:
         return by_tensor["tp1"]
     has_link = node.interconnect in ("nvlink", "xgmi") and not config.disable_custom_all_reduce
@@ -81,12 +81,26 @@ class GraphMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What the release subtracts from the pool: its own estimate of them."""
 
 
+class Captures(msgspec.Struct, frozen=True, kw_only=True):
+    """How many graphs a rank captures."""
+
+    sizes: int
+    """Batch sizes that are captured."""
+    decode_sizes: int
+    """Those of them that a pure decode batch gets a graph of its own for."""
+
+    @property
+    def graphs(self) -> int:
+        """All graphs of the rank."""
+        return self.sizes + self.decode_sizes
+
+
 def graph_memory(
     spec: ModelSpec,
     *,
     node: Node,
     num_layers: int,
-    num_capture_sizes: int,
+    captures: Captures,
     uses_v2_runner: bool,
     version: EngineVersion,
     is_estimated: bool | None = None,
@@ -95,26 +109,43 @@ def graph_memory(
 
     `is_estimated` is `VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS`; None leaves it to the release.
     """
-    if num_capture_sizes <= 0:
+    if captures.sizes <= 0:
         return GraphMemory(real_bytes=0.0, charged_bytes=0.0)
-    size = _graph_bytes_on_hopper(spec, num_layers, num_capture_sizes, version)
+    size = _graph_bytes_on_hopper(spec, num_layers, captures.sizes, version)
     row = constants_row("graphs", version)
     share = 1.0 if node.gpu.arch == "Hopper" else float(row.get("other_parts_share", 1.0))
     charged = 0.0
-    if is_estimated is not False:
-        charged = _charged_share(spec, uses_v2_runner=uses_v2_runner, version=version)
-    opt_in = memory_constants()["graph_estimate_opt_in"]
-    if is_estimated and holds(opt_in, version):
-        charged = float(opt_in["value"])
-    return GraphMemory(real_bytes=size * share, charged_bytes=size * charged)
+    if _charges_graphs(version, uses_v2_runner=uses_v2_runner, is_estimated=is_estimated):
+        charged = _estimate_bytes(spec, num_layers=num_layers, captures=captures, version=version)
+    return GraphMemory(real_bytes=size * share, charged_bytes=charged)
 
 
-def _charged_share(spec: ModelSpec, *, uses_v2_runner: bool, version: EngineVersion) -> float:
-    if not uses_v2_runner and spec.is_hybrid:
-        return constant("graphs_charged_share_of_hybrids", version)
+def _charges_graphs(
+    version: EngineVersion, *, uses_v2_runner: bool, is_estimated: bool | None
+) -> bool:
+    facts = memory_constants()["graph_estimate"]
+    if is_estimated is False or not version.since(facts["made_since"]):
+        return False
     if uses_v2_runner and holds(memory_constants()["free_graph_profile"], version):
-        return 0.0
-    return constant("graphs_charged_share", version)
+        return False
+    return bool(is_estimated) or version.since(facts["charged_since"])
+
+
+def _estimate_bytes(
+    spec: ModelSpec, *, num_layers: int, captures: Captures, version: EngineVersion
+) -> float:
+    """Return vLLM's own estimate of the graphs, bytes; it is known to be off by GiB."""
+    row = constants_row("graph_estimate", version)
+    size = float(row["base_gib"])
+    size += row["per_layer_and_graph_gib"] * num_layers * captures.graphs
+    size += row["mixture_gib"] if spec.is_moe else 0.0
+    size += row["sparse_attention_gib"] if _has_sparse_attention(spec) else 0.0
+    return float(size * GIB)
+
+
+def _has_sparse_attention(spec: ModelSpec) -> bool:
+    mixers = (group.mixer for group in spec.layers)
+    return any(isinstance(m, LatentAttention) and m.index_topk is not None for m in mixers)
 
 
 def _graph_bytes_on_hopper(

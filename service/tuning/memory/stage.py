@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from api_schemas.engine import EngineConfig
-from service.tuning.engine.platform import generation, supports_bfloat16
+from service.tuning.engine.platform import generation, speculative_method, supports_bfloat16
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
 from service.tuning.memory import activation, overheads
@@ -19,6 +19,7 @@ from service.tuning.models.spec import ModelSpec
 
 _EXPLICIT_POOL_SINCE = "0.10.2"
 _GRAPH_ESTIMATE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
+_FLASHINFER_SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,10 +140,10 @@ def _overheads(asked: Deployment, *, num_layers: int) -> _Overheads:
         asked.spec,
         node=asked.node,
         num_layers=num_layers,
-        num_capture_sizes=len(asked.config.cudagraph_capture_sizes or ()),
+        captures=_captures(asked),
         uses_v2_runner=runner,
         version=asked.version,
-        is_estimated=_graph_estimate(asked.env),
+        is_estimated=_is_on(asked.env, _GRAPH_ESTIMATE),
     )
     return _Overheads(
         non_torch=non_torch,
@@ -154,9 +155,16 @@ def _overheads(asked: Deployment, *, num_layers: int) -> _Overheads:
     )
 
 
-def _graph_estimate(env: Mapping[str, str]) -> bool | None:
-    """Return whether the environment asks for vLLM's estimate of the graphs; None is silent."""
-    stated = env.get(_GRAPH_ESTIMATE)
+def _captures(asked: Deployment) -> overheads.Captures:
+    """Return the graphs of a rank: with drafted tokens few backends capture decode batches."""
+    sizes = asked.config.cudagraph_capture_sizes or ()
+    largest = 0 if speculative_method(asked.config) else asked.config.max_num_seqs or 0
+    return overheads.Captures(sizes=len(sizes), decode_sizes=sum(size <= largest for size in sizes))
+
+
+def _is_on(env: Mapping[str, str], name: str) -> bool | None:
+    """Return what the environment says of a switch; None when it says nothing."""
+    stated = env.get(name)
     return None if stated is None else stated.strip() not in ("0", "")
 
 
@@ -171,6 +179,9 @@ def _profile_run(asked: Deployment, *, is_first: bool, is_last: bool) -> activat
         dtype_bytes=4 if config.dtype == "float32" else 2,
         tensor_parallel_size=asked.parts.tensor,
         expert_parallel_size=asked.parts.experts,
+        data_parallel_size=asked.parts.data,
+        uses_v2_runner=asked.uses_v2_runner,
+        uses_flashinfer_sampler=_is_on(asked.env, _FLASHINFER_SAMPLER),
         is_first_stage=is_first,
         is_last_stage=is_last,
         profiles_encoder=not config.skip_mm_profiling,

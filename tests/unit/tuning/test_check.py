@@ -291,7 +291,8 @@ def test_suggestions_speak_the_files_language(path: str, content: str, suggestio
 def test_sizes_can_be_pasted() -> None:
     """The largest length that fits comes as a flag with its value."""
     model = "meta-llama/Llama-3.3-70B-Instruct"
-    report = checked_command(f"vllm serve {model} -tp 2", hardware=_H100)
+    command = f"vllm serve {model} -tp 2 --gpu-memory-utilization 0.95"
+    report = checked_command(command, hardware=_H100)
     (too_long,) = found(report, "CAP003")
 
     assert "In this file: --max-model-len " in (too_long.suggestion or "")

@@ -58,6 +58,42 @@ def test_qwen3_14b_on_h100_as_logged(version: str, observed_gib: float) -> None:
     assert predicted == pytest.approx(observed_gib, abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("version", "switch", "observed_gib"),
+    [("0.11.0", True, 2.12), ("0.11.0", None, 4.98), ("0.11.0", False, 4.98)],
+)
+def test_flashinfer_samples_in_less_memory_before_0_17(
+    version: str, switch: object, observed_gib: float
+) -> None:
+    """Mistral-Small on H100 logged 2.12 GiB where FlashInfer was installed; the switch tells."""
+    seeing = model(hidden_size=5120, vocab_size=131_072, vision=TOWER)
+    run = profile(version, uses_flashinfer_sampler=switch)
+
+    assert activation_bytes(seeing, run) / GIB == pytest.approx(observed_gib, abs=0.15)
+
+
+def test_the_samplers_of_the_two_runners_differ_from_0_26() -> None:
+    """Model Runner V2 holds fewer copies of the logits."""
+    first, second = profile("0.26.0"), profile("0.26.0", uses_v2_runner=True)
+
+    assert sampler_bytes(model(), second) < sampler_bytes(model(), first)
+    assert sampler_bytes(model(), first) == sampler_bytes(model(), profile("0.19.0"))
+
+
+def test_expert_buffers_stay_from_0_14() -> None:
+    """Qwen3-Next with 0.10.2 on H200 logged just the sampler, 5.58 GiB; 0.19 logs both."""
+    spec = mixture_model()
+    plain, shared = profile("0.13.0"), profile("0.14.0")
+
+    assert activation_bytes(spec, plain) == pytest.approx(sampler_bytes(spec, plain) + 0.07 * GIB)
+    assert activation_bytes(spec, shared) == pytest.approx(
+        sampler_bytes(spec, shared) + moe_workspace_bytes(spec, shared) + 0.07 * GIB
+    )
+    assert activation_bytes(spec, replace(plain, data_parallel_size=2)) > activation_bytes(
+        spec, plain
+    )
+
+
 def test_few_sequences_leave_the_forward_pass_as_the_peak() -> None:
     """With two sequences the logits are small and the MLP sets the peak."""
     run = profile(sequences=2)
@@ -107,6 +143,26 @@ def test_images_stay_cached_beside_the_sampler() -> None:
     added = activation_bytes(seeing, profile()) - activation_bytes(plain, profile())
 
     assert added / GIB == pytest.approx(0.085, abs=0.01)
+
+
+@pytest.mark.parametrize("sequences", [16, 256])
+def test_one_maximal_image_sets_the_peak_of_a_video_model(sequences: int) -> None:
+    """Qwen3.8-27B-FP8 on an L40S with 0.26 holds 1.41 GiB with 16 sequences as with 256."""
+    tower = VisionTower(
+        kind="qwen3_vl",
+        num_layers=27,
+        hidden_size=1152,
+        intermediate_size=4304,
+        num_heads=16,
+        parameters=460_000_000,
+        sharded=True,
+        max_image_tokens=16_384,
+    )
+    run = profile("0.26.0", tokens=2048, sequences=sequences)
+
+    peak = activation_bytes(hybrid_model(vision=tower), run) / GIB
+
+    assert peak == pytest.approx(1.41, abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from api_schemas.engine import EngineConfig
 from service.tuning.engine.versions import parse_version
 from service.tuning.memory.constants import constants_row, memory_constants
 from service.tuning.memory.overheads import (
+    Captures,
     GraphMemory,
     graph_memory,
     non_torch_bytes,
@@ -13,10 +14,11 @@ from service.tuning.memory.overheads import (
     slack_bytes,
 )
 from service.tuning.memory.plan import GIB
-from service.tuning.models.spec import ModelSpec
-from tests.unit.tuning.memory.builders import gpu, mixture_model, model, node
+from service.tuning.models.spec import MixtureOfExperts, ModelSpec
+from tests.unit.tuning.memory.builders import gpu, group, latent, mixture_model, model, node
 
 ADA = gpu(name="L40S", arch="Ada", compute_capability=(8, 9), memory_gib=44.42, link_gb_s=0.0)
+AMPERE = gpu(name="RTX-3090", arch="Ampere", compute_capability=(8, 6), memory_gib=23.56)
 
 
 def non_torch_gib(version: str, *, tensor: int = 1, **changes: object) -> float:
@@ -76,13 +78,19 @@ def test_data_and_expert_parallelism_add_exchange_buffers() -> None:
 
 
 def graphs_of(
-    spec: ModelSpec, *, version: str = "0.19.0", layers: int = 32, sizes: int = 51, v2: bool = False
+    spec: ModelSpec,
+    *,
+    version: str = "0.19.0",
+    layers: int = 32,
+    sizes: int = 51,
+    decode_sizes: int = 35,
+    v2: bool = False,
 ) -> GraphMemory:
     return graph_memory(
         spec,
         node=node(),
         num_layers=layers,
-        num_capture_sizes=sizes,
+        captures=Captures(sizes=sizes, decode_sizes=decode_sizes),
         uses_v2_runner=v2,
         version=parse_version(version),
     )
@@ -125,7 +133,7 @@ def test_graphs_are_smaller_on_other_parts() -> None:
         model(),
         node=node(ADA),
         num_layers=28,
-        num_capture_sizes=35,
+        captures=Captures(sizes=35, decode_sizes=19),
         uses_v2_runner=False,
         version=parse_version("0.22.0"),
     )
@@ -134,9 +142,55 @@ def test_graphs_are_smaller_on_other_parts() -> None:
     assert on_ada.charged_bytes / GIB == pytest.approx(0.37, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("layers", "sizes", "decode_sizes", "logged"),
+    [
+        (64, 5, 0, 0.13),
+        (64, 7, 5, 0.18),
+        (28, 35, 19, 0.37),
+        (36, 51, 35, 0.52),
+        (42, 51, 35, 0.79),
+        (64, 51, 35, 1.11),
+    ],
+)
+def test_the_estimate_grows_with_layers_and_graphs(
+    layers: int, sizes: int, decode_sizes: int, logged: float
+) -> None:
+    """What vLLM 0.20 to 0.26 printed as its estimate on parts from RTX 3090 to L40S."""
+    graphs = graphs_of(
+        model(), version="0.22.0", layers=layers, sizes=sizes, decode_sizes=decode_sizes
+    )
+
+    assert graphs.charged_bytes / GIB == pytest.approx(logged, abs=0.2)
+
+
+def test_sparse_attention_is_estimated_at_gigabytes() -> None:
+    """GLM-5.2 on B300: 4.99 GiB for 102 graphs of 78 layers; GLM-5.1 shows about as much."""
+    experts = MixtureOfExperts(num_experts=256, experts_per_token=8, expert_intermediate_size=2048)
+    sparse = latent(index_topk=2048, index_num_heads=32, index_head_dim=128)
+    graphs = graphs_of(
+        model(group(78, sparse, experts)), version="0.27.0", layers=78, sizes=51, decode_sizes=51
+    )
+
+    assert graphs.charged_bytes / GIB == pytest.approx(4.99, abs=0.2)
+
+
+def test_ampere_lacks_the_large_link_buffers_of_hopper() -> None:
+    """Two RTX 3090 with NVLink and 0.20 keep 0.19 GiB less than two without: not two more."""
+    config = EngineConfig(tensor_parallel_size=2)
+    release = parse_version("0.20.2")
+
+    size = non_torch_bytes(
+        node(AMPERE, count=2), parallelism(config, num_layers=64), config=config, version=release
+    )
+
+    assert 0.3 <= size / GIB <= 0.7
+    assert non_torch_gib("0.20.2", tensor=2) > 2
+
+
 def test_no_capture_sizes_no_graphs() -> None:
     """Eager mode captures nothing."""
-    graphs = graphs_of(model(), sizes=0, version="0.22.0")
+    graphs = graphs_of(model(), sizes=0, decode_sizes=0, version="0.22.0")
 
     assert graphs.real_bytes == graphs.charged_bytes == 0
 
