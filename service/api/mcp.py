@@ -1,4 +1,4 @@
-"""The Model Context Protocol at `/mcp`: three routes as tools, for assistants that call tools.
+"""The Model Context Protocol at `/mcp`: three routes as tools, for language models that call them.
 
 A tool takes the body of its route and gives the route's answer, for whoever may call the route.
 The endpoint itself is met by the same guards as every route; it knows who asks, and a tool only

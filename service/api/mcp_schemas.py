@@ -1,4 +1,4 @@
-"""What a tool takes, as JSON Schema that fits into an assistant's attention."""
+"""What a tool takes, as JSON Schema that is short enough for a language model."""
 
 from typing import Any
 

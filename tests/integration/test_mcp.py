@@ -66,8 +66,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
         yield running
 
 
-def _key(service: ServiceProcess, *scopes: str, tenant: str = "team-a") -> dict[str, str]:
-    """Return the header of a new key."""
+def make_key(service: ServiceProcess, *scopes: str, tenant: str = "team-a") -> str:
+    """Return what the Authorization header says with a new key."""
     with connect(store_url(str(service.data_dir)), timeout_s=5.0) as client:
         _, secret = ApiKeyStore(client).create(
             name="test",
@@ -76,7 +76,11 @@ def _key(service: ServiceProcess, *scopes: str, tenant: str = "team-a") -> dict[
             created_by="test",
             at=datetime.now(UTC),
         )
-    return {"Authorization": f"Bearer {secret.text}"}
+    return f"Bearer {secret.text}"
+
+
+def _key(service: ServiceProcess, *scopes: str, tenant: str = "team-a") -> dict[str, str]:
+    return {"Authorization": make_key(service, *scopes, tenant=tenant)}
 
 
 @contextlib.asynccontextmanager
