@@ -37,9 +37,14 @@ def web_tools() -> Path:
         pytest.skip("needs npm")
     with (WEB / "package.json").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may come at once
-        if not (WEB / "node_modules" / ".package-lock.json").exists():
+        if _are_missing_or_old():
             _install(npm)
     return WEB
+
+
+def _are_missing_or_old() -> bool:
+    installed, locked = WEB / "node_modules" / ".package-lock.json", WEB / "package-lock.json"
+    return not installed.exists() or installed.stat().st_mtime < locked.stat().st_mtime
 
 
 def _install(npm: str) -> None:

@@ -172,6 +172,17 @@ def test_a_tool_answers_what_its_route_answers(service: ServiceProcess, tool: st
     }
 
 
+def test_a_load_that_nothing_meets_is_an_answer(service: ServiceProcess) -> None:
+    """What cannot be done comes back with the reason, not as an error."""
+    asked = {"model": {"id": "deepseek-ai/DeepSeek-R1"}, "hardware": {"gpu": "L4"}}
+
+    result = _call(service, _key(service, "recommend"), "recommend", asked)
+
+    assert not result.is_error
+    assert not result.structured_content["feasible"]
+    assert result.structured_content["headline"] in result.content[0].text
+
+
 def test_a_recommendation_is_stored_for_its_tenant_and_audited(service: ServiceProcess) -> None:
     """What a tool recommended is read over REST by the same tenant alone, and is in its trail."""
     mine, other = _key(service, "recommend", "read"), _key(service, "read", tenant="team-b")
