@@ -4,7 +4,17 @@ import sys
 
 import click
 
-from service.cli import catalogues, check, estimate, keys, recommend, serve, validate
+from service.cli import (
+    catalogues,
+    check,
+    estimate,
+    keys,
+    measurements,
+    recommend,
+    serve,
+    studies,
+    validate,
+)
 from service.cli.client import Unreachable
 from service.cli.documents import Refused
 from service.cli.exit_codes import UNREACHABLE, USAGE
@@ -24,6 +34,9 @@ for command in (
     estimate.estimate,
     check.check,
     validate.validate,
+    measurements.measurements,
+    measurements.calibrations,
+    studies.studies,
     keys.keys,
     *catalogues.COMMANDS,
 ):

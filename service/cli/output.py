@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import click
+import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -12,6 +14,10 @@ from api_schemas.estimate import Estimate
 from api_schemas.explanation import Finding
 from api_schemas.recommendation import Advice, Recommendation
 
+DEFAULT_SERVER = "http://127.0.0.1:8000"
+server_option = click.option("--server", metavar="URL", default=DEFAULT_SERVER, show_default=True)
+"""For commands that only a service can carry out."""
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _UNBOUNDED_WIDTH = 10_000
 _PIPED_WIDTH = 160
 _STYLE = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -23,6 +29,11 @@ def console() -> Console:
     if not found.is_terminal:
         found.width = _PIPED_WIDTH
     return found
+
+
+def print_json(answer: msgspec.Struct) -> None:
+    """Print an answer as indented JSON."""
+    click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
 
 
 def print_advice(advice: Advice | Recommendation, page: Console) -> None:

@@ -1,12 +1,10 @@
 """`setpoint validate`: prove a recommendation on a worker of a running service."""
 
 import sys
-import threading
 
 import click
 import httpx
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from api_schemas.recommendation import Recommendation, TuningRequest
@@ -14,11 +12,11 @@ from api_schemas.validation import TERMINAL, LoadPoint, Validation, ValidationPl
 from service.cli import client
 from service.cli.documents import decode, read_document
 from service.cli.exit_codes import FAIL, INCONCLUSIVE, PASS
+from service.cli.output import as_json_option, console, print_json, server_option
+from service.cli.waiting import follow
 
-_DEFAULT_SERVER = "http://127.0.0.1:8000"
 _WAIT_S = 3
 _MINUTES = 10
-_MOST_FAILURES = 10
 MODES = click.Choice(["boot", "quick", "knee", "compare", "soak"])
 EXIT_CODES = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE, None: INCONCLUSIVE}
 
@@ -35,8 +33,8 @@ EXIT_CODES = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE, None: IN
 @click.option("--gpu", help="Any node with this GPU, whatever was recommended.")
 @click.option("--queue-up", is_flag=True, help="Wait for a worker instead of being refused.")
 @click.option("--wait", is_flag=True, help="Wait for the result and print it.")
-@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
-@click.option("--server", metavar="URL", default=_DEFAULT_SERVER, show_default=True)
+@as_json_option
+@server_option
 def validate(
     *,
     identifier: str | None,
@@ -97,47 +95,35 @@ def _plan(**options: str | float | bool | None) -> ValidationPlan:
 
 
 def _follow(server: str, validation: Validation) -> Validation:
-    """Wait for the end, and say on standard error where it is."""
-    said, failures = "", 0
-    while validation.status not in TERMINAL:
-        now = f"{validation.status} {validation.progress:.0%}"
-        if now != said:
-            click.echo(now, err=True)
-            said = now
-        path = f"/validations/{validation.id}?{httpx.QueryParams(wait=_WAIT_S)}"
-        try:
-            validation, failures = client.get(server, path, Validation), 0
-        except client.Unreachable:
-            # The run does not depend on us: a service that restarts is asked again.
-            failures += 1
-            if failures > _MOST_FAILURES:
-                raise
-            threading.Event().wait(_WAIT_S)
-    return validation
+    path = f"/validations/{validation.id}?{httpx.QueryParams(wait=_WAIT_S)}"
+    return follow(
+        validation,
+        ask=lambda: client.get(server, path, Validation),
+        is_ended=lambda record: record.status in TERMINAL,
+        describe=lambda record: f"{record.status} {record.progress:.0%}",
+    )
 
 
 def _print(validation: Validation, *, as_json: bool) -> None:
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(validation)).decode())
+        print_json(validation)
         return
-    console = Console()
-    console.print(
-        f"{validation.id}: {validation.status}, verdict {validation.verdict or 'none yet'}"
-    )
+    page = console()
+    page.print(f"{validation.id}: {validation.status}, verdict {validation.verdict or 'none yet'}")
     if validation.failure:
-        console.print(f"{validation.failure.stage}: {validation.failure.reason}")
+        page.print(f"{validation.failure.stage}: {validation.failure.reason}")
     for note in validation.notes:
-        console.print(f"Note: {note}")
+        page.print(f"Note: {note}")
     if validation.startup:
-        console.print(_startup(validation))
+        page.print(_startup(validation))
     if validation.load_points:
-        console.print(_load_points(validation.load_points))
+        page.print(_load_points(validation.load_points))
     if validation.slo:
-        console.print(_targets(validation))
+        page.print(_targets(validation))
     if validation.knee:
         knee = validation.knee
         state = "confirmed" if knee.confirmed else "not confirmed"
-        console.print(f"Knee: max_num_seqs {knee.max_num_seqs} ({state}): {knee.reason}")
+        page.print(f"Knee: max_num_seqs {knee.max_num_seqs} ({state}): {knee.reason}")
 
 
 def _startup(validation: Validation) -> Table:
