@@ -218,7 +218,8 @@ def test_one_request_alone_takes_its_chunks_and_its_steps(
     prompt: int, output: int, budget: int
 ) -> None:
     """A lonely request takes the steps of its chunks, then one step per further token."""
-    from service.tuning.simulation.kernel import step_seconds, window_pairs
+    from service.tuning.simulation.kernel import step_seconds
+    from service.tuning.simulation.pool import window_pairs
 
     limits = SchedulerLimits(
         token_budget=budget,

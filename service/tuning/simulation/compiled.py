@@ -4,10 +4,13 @@ import hashlib
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 
+_LEAN: Any = {"nogil": True, "_nrt": False}
+"""Compiled code runs without the interpreter's lock, and allocates no memory: counting who holds an
+array takes longer than the work of a step."""
 _Function = TypeVar("_Function", bound=Callable[..., object])
 _PACKAGES = ("service.tuning.simulation", "service.tuning.latency")
 """Where compiled functions and what they call stand."""
@@ -25,15 +28,15 @@ def compiled(function: _Function) -> _Function:
     """
     function.__qualname__ = f"{function.__qualname__}_{_sources_hash()}"
     try:
-        done = numba.njit(cache=True, nogil=True)(function)
+        done = numba.njit(cache=True, **_LEAN)(function)
     except RuntimeError:  # no folder to keep the code in
-        done = numba.njit(nogil=True)(function)
+        done = numba.njit(**_LEAN)(function)
     return cast("_Function", done)
 
 
 def inlined(function: _Function) -> _Function:
     """Return the function compiled into each of its callers: for what inner loops call."""
-    return cast("_Function", numba.njit(inline="always")(function))
+    return cast("_Function", numba.njit(forceinline=True, **_LEAN)(function))
 
 
 @cache

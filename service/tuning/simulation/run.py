@@ -6,13 +6,13 @@ from numpy.typing import NDArray
 
 from api_schemas.slo import Slo
 from service.tuning.latency.price import GAP_BINS, NUM_BATCH
+from service.tuning.simulation import columns
 from service.tuning.simulation.bounds import LimitMissed, latency_bounds
 from service.tuning.simulation.limits import SchedulerLimits
 from service.tuning.simulation.traffic import Traffic
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_NUM_TOTALS = 9
 
 
 class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +53,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     mean_waiting: float
     mean_used_blocks: float
     peak_used_blocks: float
+    peak_running: int
     mean_gap_s: float
     steps: float
     recomputed_tokens: float
@@ -77,66 +78,81 @@ def run_scheduler(
 ) -> Run | None:
     """Return what happens to the requests; None when one of them can never be served.
 
-    The totals of the kernel are: end of the last request; integrals over time of running, waiting
-    and blocks used; most blocks used; sum and number of gaps; steps; tokens computed again.
     `growth` is the mean number of tokens a sequence gains per step (speculation); `max_events`
     above zero records the batch of every event. `LimitMissed` is raised as soon as a latency limit
     in `limited_by` cannot hold any more (requests of equal weight).
     """
-    from service.tuning.simulation import kernel  # noqa: PLC0415 - loads the compiler
+    from service.tuning.simulation.loop import simulate  # noqa: PLC0415 - loads the compiler
 
-    number = len(traffic.prompts)
-    table = _table(traffic, growth=growth)
-    times = np.zeros((number, kernel.NUM_TIMES))
-    gaps = np.zeros(GAP_BINS)
-    totals = np.zeros(_NUM_TOTALS)
+    table, lists, times = _tables(traffic, growth=growth)
+    gaps, totals = np.zeros(GAP_BINS), np.zeros(columns.NUM_TOTALS)
     record = np.zeros((max_events, 3 + NUM_BATCH))
-    events = kernel.simulate(
-        price,
-        limits.as_array(concurrency=traffic.concurrency),
-        limits.group_array(),
-        table,
-        np.zeros((2, number), dtype=np.int64),
-        times,
-        traffic.arrivals,
-        front_end.as_array(),
-        growth,
-        gaps,
-        totals,
-        record,
-        latency_bounds(limited_by, number=number, growth=growth),
+    late = latency_bounds(limited_by, number=len(table), growth=growth)
+    groups = limits.group_array()
+    events = simulate(
+        (price, limits.as_array(concurrency=traffic.concurrency), groups, growth),
+        (table, lists, times, traffic.arrivals, front_end.as_array()),
+        (gaps, totals, record, late),
+        _scratch(groups),
     )
-    if events == kernel.LOST:
+    if events == columns.LOST:
         raise LimitMissed("a latency limit is missed")
     if events < 0:
         return None
-    span = max(float(totals[0]), 1e-12)
-    return Run(
-        traffic=traffic,
-        times=times[:, : kernel.LATEST],
-        marks=table[:, kernel.EVENT_REACHED :],
+    return _run(
+        traffic,
+        table=table,
+        times=times,
         gaps=gaps,
-        duration_s=span,
-        mean_running=float(totals[1]) / span,
-        mean_waiting=float(totals[2]) / span,
-        mean_used_blocks=float(totals[3]) / span,
-        peak_used_blocks=float(totals[4]),
-        mean_gap_s=float(totals[5] / totals[6]) if totals[6] > 0 else 0.0,
-        steps=float(totals[7]),
-        recomputed_tokens=float(totals[8]),
+        totals=totals,
         events=record[:events] if max_events else record,
     )
 
 
-def _table(traffic: Traffic, *, growth: float) -> Ints:
-    """Return the table of requests as the kernel starts with it."""
-    from service.tuning.simulation import kernel  # noqa: PLC0415 - loads the compiler
+def _tables(traffic: Traffic, *, growth: float) -> tuple[Ints, Ints, Floats]:
+    """Return the tables of requests, lists and times as the loop starts with them."""
+    number = len(traffic.prompts)
+    table = np.zeros((number, columns.NUM_COLUMNS), dtype=np.int64)
+    table[:, columns.PROMPTS] = traffic.prompts
+    table[:, columns.OUTPUTS] = _sampling_steps(traffic.outputs, growth=growth)
+    lists = np.zeros((columns.NUM_LISTS, number + 1), dtype=np.int64)
+    return table, lists, np.zeros((number, columns.NUM_TIMES))
 
-    shape = len(traffic.prompts), kernel.NUM_COLUMNS
-    table = np.zeros(shape, dtype=np.int64, order="F")
-    table[:, kernel.PROMPTS] = traffic.prompts
-    table[:, kernel.OUTPUTS] = _sampling_steps(traffic.outputs, growth=growth)
-    return table
+
+def _scratch(groups: Ints) -> tuple[Ints, Floats, Ints, Floats, Floats]:
+    """Return counters, flow, blocks begun by beat, batch and step of a loop that has not begun."""
+    widest = int(groups[:, 0].max()) + 1
+    return (
+        np.zeros(columns.NUM_COUNTERS, dtype=np.int64),
+        np.zeros(columns.NUM_FLOW),
+        np.zeros((len(groups), widest), dtype=np.int64),
+        np.zeros(NUM_BATCH),
+        np.zeros(columns.NUM_EVENT),
+    )
+
+
+def _run(
+    traffic: Traffic, *, table: Ints, times: Floats, gaps: Floats, totals: Floats, events: Floats
+) -> Run:
+    """Return the run that the loop has left in its tables."""
+    span = max(float(totals[columns.TOTAL_S]), 1e-12)
+    num_gaps = float(totals[columns.NUM_GAPS])
+    return Run(
+        traffic=traffic,
+        times=times[:, : columns.LATEST],
+        marks=table[:, columns.EVENT_REACHED :],
+        gaps=gaps,
+        duration_s=span,
+        mean_running=float(totals[columns.RUNNING_S]) / span,
+        mean_waiting=float(totals[columns.WAITING_S]) / span,
+        mean_used_blocks=float(totals[columns.USED_S]) / span,
+        peak_used_blocks=float(totals[columns.PEAK_USED]),
+        peak_running=int(totals[columns.PEAK_RUNNING]),
+        mean_gap_s=float(totals[columns.GAPS_S]) / num_gaps if num_gaps > 0 else 0.0,
+        steps=float(totals[columns.NUM_STEPS]),
+        recomputed_tokens=float(totals[columns.RECOMPUTED]),
+        events=events,
+    )
 
 
 def _sampling_steps(outputs: Ints, *, growth: float) -> Ints:
