@@ -14,6 +14,7 @@ from service.cli import (
     serve,
     studies,
     validate,
+    webhooks,
 )
 from service.cli.client import Unreachable
 from service.cli.documents import Refused
@@ -37,6 +38,7 @@ for command in (
     measurements.measurements,
     measurements.calibrations,
     studies.studies,
+    webhooks.webhooks,
     keys.keys,
     *catalogues.COMMANDS,
 ):
