@@ -29,6 +29,7 @@ from service.tuning.presets import fill_workload
 from service.tuning.render.files import Rendering, decision_record, render_all, watch_list
 from service.tuning.search.baseline import baseline_of
 from service.tuning.search.drafter import resolve_drafter
+from service.tuning.search.finder import find_best, find_some
 from service.tuning.search.obstacles import is_beyond_length
 from service.tuning.search.pins import check_pins
 from service.tuning.search.problem import Problem, pose_problem
@@ -68,7 +69,7 @@ def _solved(request: TuningRequest, problem: Problem, *, is_step: bool = False) 
     if is_beyond_length(problem):
         core = core_that_is_too_long(request, problem)
         return Answered(request=request, problem=problem, core=core)
-    found = find_within_usual_limits(problem)
+    found = find_within_usual_limits(problem, find=find_some if is_step else find_best)
     if found.pick is None:
         core = core_that_does_not_fit(request, problem, found)
         return Answered(request=request, problem=problem, core=core)

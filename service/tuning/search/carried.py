@@ -1,22 +1,28 @@
 """How much of a load a configuration carries by simulation: the closed form knows no tails."""
 
+import operator
 from bisect import bisect_left
+from collections.abc import Callable
 
 import msgspec
 
 from api_schemas.slo import Slo
+from service.tuning.search.limits_kept import limited_ms
 from service.tuning.search.problem import Problem
 from service.tuning.search.share import scaled, share_of
-from service.tuning.search.trial import Trial, predict
+from service.tuning.search.trial import SLOWEST_FACTOR, Trial, predict, try_out, with_capacity
 from service.tuning.simulation.bounds import LimitMissed
 
 _SHARES = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 0.08, 0.04, 0.02)
 """Shares of the offered rate that are told apart, largest first."""
 
 
-_HALVINGS = 3
-_GENEROUS = 2.0
+GENEROUS = 2.0
 """How far the closed form may be too low."""
+_FIRST, _STEP = 0.95, 0.85
+"""Of a guess at the capacity, where it is tried first, and how far it then steps down. Guesses are
+1.0 of what the simulation carries in the middle, and 0.9 to 1.2 of it in eight of ten answers of
+`benchmarks/speed.py`."""
 
 
 class _Carries:
@@ -56,27 +62,59 @@ def carried_factor(problem: Problem, trial: Trial, *, slo: Slo | None = None) ->
     from there.
     """
     carries = _Carries(problem, trial, slo or problem.filled.slo)
-    start = min(1.0, _GENEROUS * (trial.capacity_factor or 1.0))
+    start = min(1.0, GENEROUS * (trial.capacity_factor or 1.0))
     if trial.performance.saturated and problem.demand.requests_per_s:
-        start = min(start, _GENEROUS * trial.requests_per_s / problem.demand.requests_per_s)
-    place = bisect_left(_SHARES, 1, key=lambda share: int(carries(start * share)))
+        start = min(start, GENEROUS * trial.requests_per_s / problem.demand.requests_per_s)
+    first = bisect_left(_SHARES, -(trial.capacity_factor or 1.0) / start, key=operator.neg)
+    if trial.capacity_factor is not None and trial.capacity_factor <= SLOWEST_FACTOR:
+        first = len(_SHARES) - 1  # not even a lonely request keeps the limits, by the closed form
+    place = _first_place(lambda place: carries(start * _SHARES[place]), first)
     return start * _SHARES[place] if place < len(_SHARES) else None
 
 
-def with_carried_capacity(problem: Problem, pick: Trial) -> Trial:
-    """Return a pick that meets its limits with the capacity that the simulation confirms.
+def _first_place(carries: Callable[[int], bool], probe: int) -> int:
+    """Return the first place that carries, looked for around a guess in steps that double."""
+    lost, held, step = -1, len(_SHARES), 1
+    while held - lost > 1:
+        probe = min(max(probe, lost + 1), held - 1)
+        if carries(probe):
+            held, probe = probe, probe - step
+        else:
+            lost, probe = probe, probe + step
+        step *= 2
+        if lost >= 0 and held < len(_SHARES):
+            probe = (lost + held) // 2
+    return held
 
-    The closed form's figure is tried first; where tails break a limit there, the interval down
-    to the offered load is halved three times.
+
+def with_carried_capacity(problem: Problem, pick: Trial) -> Trial:
+    """Return a pick that meets its limits with a capacity that the simulation confirms.
+
+    Tried first is a little less than the closed form's figure, corrected for the tails that the
+    simulation shows at the offered load; from there it steps down, ever faster, to that load.
     """
-    factor = pick.capacity_factor
-    if factor is None or not pick.meets:
+    closed = pick.capacity_factor
+    if closed is None or not pick.meets or pick.is_confirmed:
         return pick
-    low, high = 1.0, max(factor, 1.0)
     carries = _Carries(problem, pick, problem.filled.slo)
-    if high > low and carries(high):
-        low = high
-    for _ in range(_HALVINGS if low < high else 0):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if carries(middle) else (low, middle)
-    return msgspec.structs.replace(pick, capacity_factor=low)
+    factor, step = max(1.0, _FIRST * _guessed_factor(problem, pick, closed=closed)), _STEP
+    while factor > 1 and not carries(factor):
+        factor, step = max(1.0, factor * step), step * _STEP
+    return msgspec.structs.replace(pick, capacity_factor=factor, is_confirmed=True)
+
+
+def _guessed_factor(problem: Problem, pick: Trial, *, closed: float) -> float:
+    """Return the closed form's capacity under limits tightened by the tails that it misses."""
+    mean = try_out(problem, pick.sized, copies=pick.copies)
+    targets = [
+        msgspec.structs.replace(
+            target,
+            limit_ms=target.limit_ms
+            * min(1.0, limited_ms(mean.performance, target) / limited_ms(pick.performance, target)),
+        )
+        for target in problem.filled.slo.targets
+    ]
+    if targets == problem.filled.slo.targets:
+        return closed
+    tightened = with_capacity(problem, mean, near=closed, targets=targets)
+    return min(closed, tightened.capacity_factor or closed)

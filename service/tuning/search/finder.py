@@ -2,11 +2,13 @@
 
 import msgspec
 
+from service.tuning.search.carried import GENEROUS
 from service.tuning.search.misfit import Misfit
 from service.tuning.search.problem import Problem
-from service.tuning.search.ranking import ranked, speed_per_s, throughput_tokens_per_s
+from service.tuning.search.ranking import merit, ranked, speed_per_s, throughput_tokens_per_s
 from service.tuning.search.refining import assess, confirm, refine
 from service.tuning.search.settling import (
+    DOUBT,
     by_confirmed_capacity,
     settle_by_simulation,
     settle_load,
@@ -51,13 +53,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_best(problem: Problem) -> Found:
     """Return the best configuration for the objective, and what it was compared with."""
-    sized, misfits = size_all(problem)
-    for resort in last_resorts(problem):
-        if sized:
-            break
-        sized, _ = size_all(resort)
-        problem = resort if sized else problem
-    problem, trials = settle_load(problem, ranked(problem, assess_all(problem, sized)))
+    problem, trials, misfits = _explored(problem)
     refined = [refine(problem, trial) for trial in trials[:_REFINED]]
     budgets = {_layout(one.best): one.token_trials for one in refined}
     shortlist = ranked(problem, [*(one.best for one in refined), *trials[_REFINED:]])
@@ -78,19 +74,70 @@ def find_best(problem: Problem) -> Found:
     )
 
 
+def find_some(problem: Problem) -> Found:
+    """Return the configuration that is best by the closed form, if the simulation agrees.
+
+    For steps on the way to an answer: they ask whether limits can be kept, and a first
+    configuration that keeps them says so. Where it does not, all the search is done.
+    """
+    if not problem.filled.arrivals_given or problem.objective == "cost":
+        return find_best(problem)
+    resolved, trials, misfits = _explored(problem)
+    pick = confirm(resolved, refine(resolved, trials[0]).best) if trials else None
+    if pick is None or not pick.meets:
+        return find_best(problem)
+    return Found(
+        problem=resolved,
+        pick=pick,
+        trials=tuple(trials),
+        finalists=(pick,),
+        misfits=tuple(misfits),
+        token_trials=(),
+    )
+
+
+def _explored(problem: Problem) -> tuple[Problem, list[Trial], list[Misfit]]:
+    """Return the problem as it can be solved, every layout that fits, and those that do not."""
+    sized, misfits = size_all(problem)
+    for resort in last_resorts(problem):
+        if sized:
+            break
+        sized, _ = size_all(resort)
+        problem = resort if sized else problem
+    problem, trials = settle_load(problem, ranked(problem, assess_all(problem, sized)))
+    return problem, trials, misfits
+
+
 def _confirmed(problem: Problem, shortlist: list[Trial]) -> list[Trial]:
     """Return the first few simulated, best first; where none keeps the limits, the fastest too.
 
-    The extremes in speed and throughput are always among them: the closed form may be wrong
-    about a close race.
+    The extremes in speed and throughput are among them: the closed form may be wrong about a
+    close race. Left out are those that could not win even if it erred by half, and, where even
+    the first is far from the load, all others.
     """
+    if not shortlist:
+        return []
+    first = confirm(problem, shortlist[0])
+    if all(_is_out_of_reach(one) for one in shortlist):
+        return [first]
     chosen = _worth_simulating(shortlist)
-    finalists = ranked(problem, [confirm(problem, one) for one in chosen])
-    rest = [one for one in shortlist if one not in chosen]
-    if not finalists or finalists[0].meets or not rest:
+    rivals = [one for one in chosen[1:] if not first.meets or _may_win(problem, one, first)]
+    finalists = ranked(problem, [first, *(confirm(problem, one) for one in rivals)])
+    if finalists[0].meets:
         return finalists
+    rest = [one for one in shortlist if one not in chosen and not _is_out_of_reach(one)]
     fastest = sorted(rest, key=lambda one: one.performance.e2el_ms.mean)[:_RESCUED]
     return ranked(problem, [*finalists, *(confirm(problem, one) for one in fastest)])
+
+
+def _may_win(problem: Problem, rival: Trial, first: Trial) -> bool:
+    return rival.meets and merit(problem, rival) * DOUBT > merit(problem, first)
+
+
+def _is_out_of_reach(trial: Trial) -> bool:
+    """Whether a layout carries so little that no error of the closed form makes up for it."""
+    factor = trial.capacity_factor
+    return not trial.meets and factor is not None and factor * GENEROUS < 1
 
 
 def _worth_simulating(shortlist: list[Trial]) -> list[Trial]:

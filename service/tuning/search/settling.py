@@ -16,7 +16,7 @@ from service.tuning.search.trial import SLOWEST_FACTOR, Trial, try_out, with_cap
 
 _WORTH_SETTLING = 1.1
 """The load is looked at again when it is this far above the operating point."""
-_DOUBT = 1.5
+DOUBT = 1.5
 """How much more of its capacity by the closed form a rival may confirm than the first does."""
 _OPERATING_SHARE = 0.7
 """Of its capacity, where a machine is looked at when no load is stated."""
@@ -70,7 +70,7 @@ def by_confirmed_capacity(problem: Problem, finalists: list[Trial]) -> list[Tria
     share = (first.capacity_factor or 1.0) / (finalists[0].capacity_factor or 1.0)
     confirmed = [first]
     for rival in finalists[1:]:
-        possible = _with_share(rival, min(1.0, share * _DOUBT))
+        possible = _with_share(rival, min(1.0, share * DOUBT))
         best = max(merit(problem, one) for one in confirmed)
         confirmed.append(
             with_carried_capacity(problem, rival)

@@ -1,12 +1,13 @@
 """One configuration tried on paper: its predicted behaviour under its share of the load."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Performance
-from api_schemas.slo import Slo, TargetOutcome
+from api_schemas.slo import LatencyTarget, Slo, TargetOutcome
 from api_schemas.workload import Workload
 from service.tuning.accepted_load import accepted_workload
 from service.tuning.latency.calibration import Calibration
@@ -18,6 +19,7 @@ from service.tuning.performance import (
     predict_performance,
     prepare,
 )
+from service.tuning.search.limits_kept import keeps_latencies
 from service.tuning.search.memo import Memo, encoded
 from service.tuning.search.problem import Problem
 from service.tuning.search.share import share_of, slo_of_one
@@ -45,6 +47,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Whether requests come whether or not earlier ones are answered."""
     capacity_factor: float | None = None
     """How many times the offered rate all copies carry within the limits; None: closed loop."""
+    is_confirmed: bool = False
+    """Whether the simulation carries that much, too."""
 
     @property
     def gpus(self) -> int:
@@ -99,16 +103,25 @@ def try_out(
     )
 
 
-def with_capacity(problem: Problem, trial: Trial, *, near: float | None = None) -> Trial:
+def with_capacity(
+    problem: Problem,
+    trial: Trial,
+    *,
+    near: float | None = None,
+    targets: Sequence[LatencyTarget] | None = None,
+) -> Trial:
     """Return the trial with the largest load that it carries within the limits (closed form).
 
     The offered rate is doubled or halved until the verdict changes, then the interval is halved
-    three times on a logarithmic scale: known to about a tenth. `near` is a first guess.
+    three times on a logarithmic scale: known to about a tenth. `near` is a first guess; `targets`
+    replace the latency limits of the problem.
     """
     if problem.demand.requests_per_s is None:
         return trial
-    holds = _Holds(problem, trial)
-    low, high = _around(holds, near) or _bracket(holds, starts_well=trial.meets or holds(1.0))
+    limits = problem.filled.slo.targets if targets is None else targets
+    holds = _Holds(problem, trial, limits)
+    starts_well = targets is None and trial.meets
+    low, high = _around(holds, near) or _bracket(holds, starts_well=starts_well or holds(1.0))
     for _ in range(_HALVINGS):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -118,21 +131,20 @@ def with_capacity(problem: Problem, trial: Trial, *, near: float | None = None) 
 class _Holds:
     """Whether a multiple of the offered load stays within the limits."""
 
-    def __init__(self, problem: Problem, trial: Trial) -> None:
+    def __init__(self, problem: Problem, trial: Trial, targets: Sequence[LatencyTarget]) -> None:
         workload = accepted_workload(
             share_of(problem.filled.workload, copies=trial.copies),
             max_model_len=trial.sized.plan.max_model_len,
         )
         self._prepared = prepared(problem, trial.sized)
         self._load = load_shape(workload, replicas=self._prepared.replicas)
-        self._slo = Slo(targets=problem.filled.slo.targets)
+        self._targets = targets
 
     def __call__(self, factor: float) -> bool:
         rate = (self._load.requests_per_s or 0.0) * factor
         load = msgspec.structs.replace(self._load, requests_per_s=rate)
         performance = mean_performance(self._prepared, load=load)
-        outcomes = judge_slo(performance, self._slo)
-        return not performance.saturated and all(outcome.margin >= 0 for outcome in outcomes)
+        return not performance.saturated and keeps_latencies(performance, self._targets)
 
 
 def _around(holds: _Holds, near: float | None) -> tuple[float, float] | None:

@@ -1,8 +1,10 @@
 """Limits that nobody stated give way where the hardware is too slow for them."""
 
+from collections.abc import Callable
+
 import msgspec
 
-from service.tuning.search.finder import Found, find_best
+from service.tuning.search.finder import Found
 from service.tuning.search.problem import Problem
 from service.tuning.search.trial import Trial, try_out, with_capacity
 
@@ -12,19 +14,19 @@ _STARVED = 0.1
 """Limits that leave less than this share of the load carried without them are too tight."""
 
 
-def find_within_usual_limits(problem: Problem) -> Found:
-    """Return the best configuration; a preset's limits are doubled while they starve it.
+def find_within_usual_limits(problem: Problem, *, find: Callable[[Problem], Found]) -> Found:
+    """Return what `find` finds; a preset's limits are doubled while they starve it.
 
     Only where the caller stated neither limits nor load: then the limits are usual values of
     the use case, made for faster hardware, and an answer within wider ones helps more than none.
     """
-    found = find_best(problem)
+    found = find(problem)
     for _ in range(_ATTEMPTS):
         pick = found.pick
         if pick is None or not _may_widen(problem) or not _is_starved(found.problem, pick):
             return found
         problem = _widened(problem)
-        found = find_best(problem)
+        found = find(problem)
     return found
 
 
