@@ -32,6 +32,10 @@ START_LIMIT_S = 900.0
 SCRAPE_S = 0.5
 _STOP_LIMIT_S = 30.0
 _HEALTH_TRIES = 3
+_HEALTH_EVERY = 20
+"""Scrapes between two looks at the server's health."""
+_SILENT_TRIES = 3
+"""Scrapes in a row without an answer after which the server is asked for its health."""
 _WARMUPS = 4
 _WARMUP_TOKENS = 16
 _FIRST_TOKEN, _TOKENS = 10, 100
@@ -125,13 +129,17 @@ class Session:
         """Run the client to its end and return what the server's metrics said meanwhile."""
         scrapes: list[Scrape] = []
         with _client(command, mark=self._run.mark, log=log) as process:
-            for number in itertools.count():
+            silent = 0
+            for number in itertools.count(1):
                 self._run.check()
-                with contextlib.suppress(ServerFailed):
+                try:
                     scrapes.append(read_metrics(self._server.metrics()))
+                    silent = 0
+                except ServerFailed:
+                    silent += 1
                 if not self._server.alive:
                     raise Failed("load", "the server ended under load", log=self._server.log_tail)
-                if self._is_hung(number):
+                if self._is_hung(number, silent=silent):
                     raise Failed("load", "the server hangs", log=self._server.log_tail)
                 try:
                     process.wait(timeout=SCRAPE_S)
@@ -140,9 +148,12 @@ class Session:
                 return scrapes
         raise AssertionError("unreachable")
 
-    def _is_hung(self, number: int) -> bool:
-        """Whether it fails its health check several times in a row; asked every few seconds."""
-        if number % 20 != 19:  # noqa: PLR2004
+    def _is_hung(self, number: int, *, silent: int) -> bool:
+        """Whether it fails several health checks in a row; asked at times, and when it is silent.
+
+        A dead engine can leave a server that still tells its metrics.
+        """
+        if silent < _SILENT_TRIES and number % _HEALTH_EVERY:
             return False
         return not any(self._server.healthy() for _ in range(_HEALTH_TRIES))
 

@@ -50,8 +50,9 @@ def read_worker_settings(environment: Mapping[str, str] | None = None) -> Worker
             "node": variables.get("SETPOINT_WORKER_NODE") or platform.node() or "localhost",
             "vllm_envs": _environments(variables.get("SETPOINT_VLLM_ENVS")),
             "work_dir": Path(shared.data_dir) / "work",
-            "secrets_dir": variables.get("SETPOINT_WORKER_SECRETS_DIR")
-            or shared.webhook_secrets_dir,
+            "secrets_dir": _folder(
+                variables.get("SETPOINT_WORKER_SECRETS_DIR") or shared.webhook_secrets_dir
+            ),
             "webhook_networks": shared.webhook_networks,
             "webhook_redirects": shared.webhook_redirects,
             "otlp_endpoint": shared.otlp_endpoint,
@@ -64,6 +65,10 @@ def read_worker_settings(environment: Mapping[str, str] | None = None) -> Worker
         WorkerSettings,
         strict=False,
     )
+
+
+def _folder(given: str | None) -> Path | None:
+    return Path(given) if given else None
 
 
 def _environments(given: str | None) -> list[Path]:

@@ -171,7 +171,7 @@ def _held(store_client: redis.Redis, identifier: str) -> tuple[int, int]:
 
     The lease is taken before the server is started and given back after the last word.
     """
-    entries = store_client.xrange(keys.validation_events(identifier))
+    entries: Any = store_client.xrange(keys.validation_events(identifier))
     times = [int(entry_id.split(b"-")[0]) for entry_id, _ in entries]
     starts = [
         time

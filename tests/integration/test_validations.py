@@ -96,9 +96,12 @@ def reached(api: Client, validation: str, status: str) -> None:
 def assert_nothing_left(worker: WorkerProcess, store_client: redis.Redis) -> None:
     """Assert that no process, lease or claim of a validation is left."""
     until(lambda: not worker.processes(), "the end of every process")
-    left = [key for key in store_client.scan_iter("*") if b":lease:" in key or b":owner" in key]
-    assert left == []
+    until(lambda: not _held(store_client), "the end of every lease and claim")
     assert store_client.scard(keys.unfinished_validations()) == 0
+
+
+def _held(store_client: redis.Redis) -> list[bytes]:
+    return [key for key in store_client.scan_iter("*") if b":lease:" in key or b":owner" in key]
 
 
 def test_a_recommendation_is_proven(api: Client, worker: WorkerProcess) -> None:
