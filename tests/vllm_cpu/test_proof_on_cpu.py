@@ -96,7 +96,7 @@ def test_the_knee_of_a_small_pool_is_found_and_confirmed(prover: Prover) -> None
 def test_defaults_and_recommendation_are_compared_honestly(prover: Prover) -> None:
     """Both start alternately; no difference is claimed whose interval holds 1."""
     record = prover.prove(
-        "compare", minutes=4, workload=_CLOSED, slo=_TTFT, constraints=_pinned(max_model_len=512)
+        "compare", minutes=3, workload=_CLOSED, slo=_TTFT, constraints=_pinned(max_model_len=512)
     )
 
     comparison = record["comparison"]
