@@ -34,7 +34,7 @@ TIE_S = 1e-9
 done. Of those in step: steps done less the beat, the beats at which they came and were counted in,
 and the beat at which they must be looked at again (0: apart). Place in the order of admission;
 blocks of its own and shared ones; tokens of this step; blocks and tokens that a preemption took and
-how many blocks had been handed out by then; events of its way; preemptions."""
+how many blocks are handed out before those; events of its way; preemptions."""
 NUM_COLUMNS = 19
 
 SENT, REACHED, SCHEDULED, FIRST, END, LATEST = range(6)

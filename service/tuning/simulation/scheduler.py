@@ -95,10 +95,10 @@ def preempt_last(  # noqa: PLR0917 - compiled code takes no keywords
         part(table, lists, times, counters, flow, groups, crossing, victim)
     else:
         counters[APART] -= 1
-    counters[FREE] += table[victim, HELD]
     table[victim, LOST_BLOCKS] = table[victim, HELD]
     table[victim, LOST_TOKENS] = table[victim, COMPUTED]
-    table[victim, LOST_AT] = counters[HANDED_OUT]
+    table[victim, LOST_AT] = counters[HANDED_OUT] + counters[FREE]
+    counters[FREE] += table[victim, HELD]
     table[victim, HELD] = table[victim, COMMON] = 0
     table[victim, COMPUTED] = table[victim, GIVEN] = 0
     table[victim, PREEMPTIONS] += 1
@@ -249,16 +249,16 @@ def next_waiting(lists: Ints, times: Floats, counters: Ints, now: float) -> int:
 def cached_tokens(table: Ints, r: int, known: int, counters: Ints, limits: Ints) -> int:
     """Return the tokens of a waiting request that the cache holds.
 
-    The shared prefix, or what a preempted request left behind: its blocks survive until the free
-    list has been handed out again.
+    The shared prefix, or what a preempted request left behind: its blocks, the last one first, are
+    handed out again once those that were free before it are.
     """
     hit = min(limits[SHARED], known - 1) if counters[PREFIX_READY] == 1 else 0
     lost = table[r, LOST_BLOCKS]
-    left = lost - (counters[HANDED_OUT] - table[r, LOST_AT])
+    left = lost - max(counters[HANDED_OUT] - table[r, LOST_AT], 0)
     if limits[KEEPS_BLOCKS] == 1 and lost > 0 and left > 0:
-        block = limits[HIT_TOKENS]
-        found = table[r, LOST_TOKENS] * left // lost // block * block
-        hit = max(hit, min(found, (known - 1) // block * block))
+        block, tokens = limits[HIT_TOKENS], table[r, LOST_TOKENS]
+        found = (tokens + block - 1) // block * block * left // lost // block * block
+        hit = max(hit, min(found, tokens // block * block, (known - 1) // block * block))
     return hit
 
 

@@ -180,9 +180,9 @@ def take(engine: Engine, request: Sequence, need: int) -> None:
 
 
 def evict(engine: Engine, victim: Sequence) -> None:
-    engine.free += victim.held
     victim.lost_blocks, victim.lost_tokens = victim.held, victim.computed
-    victim.lost_at = engine.handed_out
+    victim.lost_at = engine.handed_out + engine.free
+    engine.free += victim.held
     victim.held = victim.shared = victim.computed = victim.given = 0
     victim.preemptions += 1
     engine.waiting.appendleft(victim)
@@ -226,11 +226,13 @@ def found_in_cache(engine: Engine, request: Sequence) -> tuple[int, int]:
     prefix = limits.shared_prefix_tokens
     hit = min(prefix, request.known - 1) if engine.prefix_ready else 0
     shared = engine.prefix_blocks if hit >= prefix else 0
-    left = request.lost_blocks - (engine.handed_out - request.lost_at)
+    left = request.lost_blocks - max(engine.handed_out - request.lost_at, 0)
     if limits.caches_prefixes and left > 0:
         block = math.lcm(*(b for b, cap, *_ in engine.groups if b and not cap), 1)
-        found = request.lost_tokens * left // request.lost_blocks // block * block
-        hit = max(hit, min(found, (request.known - 1) // block * block))
+        room = math.ceil(request.lost_tokens / block) * block
+        found = room * left // request.lost_blocks // block * block
+        whole = request.lost_tokens // block * block
+        hit = max(hit, min(found, whole, (request.known - 1) // block * block))
     return hit, shared
 
 
