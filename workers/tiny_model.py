@@ -5,8 +5,8 @@ reads (one token per word), and the weights as a safetensors file, whose format 
 header and the raw tensors.
 """
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,4 +149,6 @@ def _write_safetensors(path: Path, tensors: dict[str, NDArray[np.float32]]) -> N
 
 
 if __name__ == "__main__":
-    write_tiny_model(Path(sys.argv[1]))
+    _parser = argparse.ArgumentParser(description=__doc__.partition(":")[0] + ".")
+    _parser.add_argument("folder", type=Path, help="where the model is written")
+    write_tiny_model(_parser.parse_args().folder)
