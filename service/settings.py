@@ -159,7 +159,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(
             ge=1,
             le=10_000,
-            description="Requests in flight at once; one more is answered 429 with Retry-After.",
+            description="Requests in flight at once, and event streams beside them; one more is "
+            "answered 429 with Retry-After.",
         ),
     ] = 64
     compute_threads: Annotated[

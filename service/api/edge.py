@@ -25,6 +25,8 @@ from service.problems import make_problem
 from service.trace_context import parse_traceparent, set_incoming, trace_id_of
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:\-]{1,128}")
+_STREAM = re.compile(r"/[^/]+/[^/]+/events")
+"""Streams last as long as what they follow, so that they must not take the room of requests."""
 _ALWAYS_ADMITTED = frozenset({"/livez", "/readyz", "/metrics"})
 _SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),
@@ -67,7 +69,7 @@ class Edge:
         self._record = record
         self._cors_origins = cors_origins
         self._limit = max_concurrent_requests
-        self._in_flight = 0
+        self._in_flight = {"request": 0, "stream": 0}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass one request on and account for it."""
@@ -99,19 +101,20 @@ class Edge:
         if request["path"] in _ALWAYS_ADMITTED:
             await self._app(request, receive, answer)  # type: ignore[arg-type]
             return
-        if self._in_flight >= self._limit:
+        kind = "stream" if _STREAM.fullmatch(request["path"]) else "request"
+        if self._in_flight[kind] >= self._limit:
             self._metrics.count_rejected()
             await _answer_busy(request, answer)
             return
-        self._count(+1)
+        self._count(kind, +1)
         try:
             await self._app(request, receive, answer)  # type: ignore[arg-type]
         finally:
-            self._count(-1)
+            self._count(kind, -1)
 
-    def _count(self, change: int) -> None:
-        self._in_flight += change
-        self._metrics.set_in_flight(self._in_flight)
+    def _count(self, kind: str, change: int) -> None:
+        self._in_flight[kind] += change
+        self._metrics.set_in_flight(sum(self._in_flight.values()))
 
     def _account(
         self, method: str, request: dict[str, Any], answer: "_Answer", seconds: float

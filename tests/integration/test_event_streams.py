@@ -1,12 +1,30 @@
 """Event streams over a real connection."""
 
+import asyncio
 from collections.abc import Iterator
 
 import httpx
 import pytest
+import redis
 
+from api_schemas.validation import Validation, ValidationPlan
+from service.app import create_app
+from service.settings import Settings
+from service.store.validations import ValidationStore
 from tests.integration.service_process import ServiceProcess
 from tests.integration.test_validations import request_for
+
+_WAITING = Validation(
+    id="019acfb4-5c01-7d10-9a35-0242ac120002",
+    recommendation_id="019acfb4-5c00-7a2b-8c11-0242ac120002",
+    mode="boot",
+    plan=ValidationPlan(mode="boot"),
+    status="queued",
+    stage="queued",
+    progress=0.0,
+    created_at="2026-01-02T03:04:05.000Z",
+    queue="validate.gpu.CPU",
+)
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +36,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
 @pytest.fixture(scope="module")
 def recommendation(service: ServiceProcess) -> str:
     """Return the id of a stored recommendation."""
-    made = service.client.post("/recommendations", json=request_for("tiny"))
+    made = service.client.post("/recommendations", json=request_for("tiny"), timeout=300)
     assert made.status_code == 201, made.text
     return str(made.json()["id"])
 
@@ -69,6 +87,28 @@ def test_a_stream_goes_on_until_the_end_and_resumes(service: ServiceProcess, run
     assert [line for line in resumed.text.splitlines() if line.startswith("id: ")] == [
         line for line in rest if line.startswith("id: ")
     ]
+
+
+def test_streams_leave_room_for_requests(store_client: redis.Redis) -> None:
+    """However many follow their runs, others are answered; one stream too many is told to wait."""
+    store = ValidationStore(store_client, retention=None)
+    store.create(_WAITING)
+    settings = Settings(warm_up=False, max_concurrent_requests=1)
+    app = create_app(settings, store_client)
+    events = f"/validations/{_WAITING.id}/events"
+
+    async def run() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            both = [asyncio.create_task(client.get(events)) for _ in range(2)]
+            refused, followed = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            answered = await client.get("/gpus/L4")
+            await client.delete(f"/validations/{_WAITING.id}")
+            return [await followed.pop(), await refused.pop(), answered]
+
+    followed, refused, answered = asyncio.run(run())
+
+    assert (followed.status_code, refused.status_code, answered.status_code) == (200, 429, 200)
 
 
 def test_a_malformed_event_id_is_refused(service: ServiceProcess, run: str) -> None:
