@@ -35,7 +35,7 @@ def _pinned(**settings: Any) -> dict[str, Any]:  # noqa: ANN401
 
 def test_a_booted_recommendation_has_the_predicted_capacity(prover: Prover) -> None:
     """The KV tokens that vLLM reports are those that were predicted, within 2 %."""
-    record = prover.prove("boot", minutes=4, workload=_CLOSED, slo=_TTFT)
+    record = prover.prove("boot", minutes=15, workload=_CLOSED, slo=_TTFT)
 
     startup = record["startup"]
     predicted = startup["predicted"]["kv_cache_tokens"]
@@ -52,7 +52,7 @@ def test_a_quick_load_is_measured_beside_its_prediction(prover: Prover) -> None:
     """Long-tailed lengths at a bursty rate with a shared prefix are played as they were asked."""
     record = prover.prove(
         "quick",
-        minutes=4,
+        minutes=15,
         workload=_LONG_TAILED,
         slo=_TTFT,
         constraints=_pinned(block_size=32, max_model_len=1024),
@@ -74,7 +74,7 @@ def test_the_knee_of_a_small_pool_is_found_and_confirmed(prover: Prover) -> None
     """More requests than the pool holds are preempted; the cap that is found holds afresh."""
     record = prover.prove(
         "knee",
-        minutes=5,
+        minutes=15,
         workload=_CLOSED
         | {"output_tokens": 192, "arrivals": {"kind": "closed_loop", "max_concurrency": 16}},
         slo=_TTFT | {"max_preemptions_per_request": 0.01},
