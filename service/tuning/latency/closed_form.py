@@ -6,6 +6,7 @@ simulates the few best.
 """
 
 import math
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -81,9 +82,10 @@ class _Engine:
         self.budget = float(limits.token_budget)
         self.computed_prompt = _computed_prompt(load, limits)
 
-    def under(self, load: LoadShape) -> "_Engine":
-        """Return the engine under another load."""
-        return _Engine(self._price, load=load, limits=self.limits)
+    @property
+    def content(self) -> bytes:
+        """The prices, to look results up by."""
+        return self._price.tobytes()
 
     def settle_closed(self, most: float) -> tuple[_Point, float]:
         """Return the fixed point of a closed loop, and the decodes that saturate it."""
@@ -194,7 +196,7 @@ def _open_loop(engine: _Engine) -> SteadyState:
     rate = float(load.requests_per_s or 1e-9)
     most = runnable(load, limits)
     limited = msgspec.structs.replace(load, concurrency=most, requests=1e9, requests_per_s=None)
-    capacity = _closed_loop(engine.under(limited))
+    capacity = _capacity(engine.content, limited, limits)
     if rate >= capacity.requests_per_s:
         return _overloaded(capacity, load=load, rate=rate)
     point = engine.settle_open(most, rate=rate)
@@ -212,6 +214,12 @@ def _open_loop(engine: _Engine) -> SteadyState:
         mixed_step_s=point.mixed,
         is_saturated=False,
     )
+
+
+@lru_cache(maxsize=1024)
+def _capacity(price: bytes, load: LoadShape, limits: SchedulerLimits) -> SteadyState:
+    """Return the closed loop of all places, which a search asks for at one rate after another."""
+    return _closed_loop(_Engine(np.frombuffer(price).copy(), load=load, limits=limits))
 
 
 def _slot_wait(running: float, most: float, *, service: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from api_schemas.slo import Slo
+from api_schemas.slo import LatencyTarget, Slo
 from service.tuning.search.limits_kept import limited_ms
 from service.tuning.search.problem import Problem
 from service.tuning.search.share import scaled, share_of
@@ -23,6 +23,7 @@ _FIRST, _STEP = 0.95, 0.85
 """Of a guess at the capacity, where it is tried first, and how far it then steps down. Guesses are
 1.0 of what the simulation carries in the middle, and 0.9 to 1.2 of it in eight of ten answers of
 `benchmarks/speed.py`."""
+_NO_TIME_MS = 1e-3
 
 
 class _Carries:
@@ -68,13 +69,13 @@ def carried_factor(problem: Problem, trial: Trial, *, slo: Slo | None = None) ->
     first = bisect_left(_SHARES, -(trial.capacity_factor or 1.0) / start, key=operator.neg)
     if trial.capacity_factor is not None and trial.capacity_factor <= SLOWEST_FACTOR:
         first = len(_SHARES) - 1  # not even a lonely request keeps the limits, by the closed form
-    place = _first_place(lambda place: carries(start * _SHARES[place]), first)
+    place = first_place(lambda place: carries(start * _SHARES[place]), first, places=len(_SHARES))
     return start * _SHARES[place] if place < len(_SHARES) else None
 
 
-def _first_place(carries: Callable[[int], bool], probe: int) -> int:
-    """Return the first place that carries, looked for around a guess in steps that double."""
-    lost, held, step = -1, len(_SHARES), 1
+def first_place(carries: Callable[[int], bool], probe: int, *, places: int) -> int:
+    """Return the first of `places` that carries, or `places`; from a guess in growing steps."""
+    lost, held, step = -1, places, 1
     while held - lost > 1:
         probe = min(max(probe, lost + 1), held - 1)
         if carries(probe):
@@ -82,7 +83,7 @@ def _first_place(carries: Callable[[int], bool], probe: int) -> int:
         else:
             lost, probe = probe, probe + step
         step *= 2
-        if lost >= 0 and held < len(_SHARES):
+        if lost >= 0 and held < places:
             probe = (lost + held) // 2
     return held
 
@@ -109,8 +110,7 @@ def _guessed_factor(problem: Problem, pick: Trial, *, closed: float) -> float:
     targets = [
         msgspec.structs.replace(
             target,
-            limit_ms=target.limit_ms
-            * min(1.0, limited_ms(mean.performance, target) / limited_ms(pick.performance, target)),
+            limit_ms=target.limit_ms * _share_without_tail(mean, pick, target),
         )
         for target in problem.filled.slo.targets
     ]
@@ -118,3 +118,9 @@ def _guessed_factor(problem: Problem, pick: Trial, *, closed: float) -> float:
         return closed
     tightened = with_capacity(problem, mean, near=closed, targets=targets)
     return min(closed, tightened.capacity_factor or closed)
+
+
+def _share_without_tail(mean: Trial, simulated: Trial, target: LatencyTarget) -> float:
+    """Return the part of a simulated latency that the closed form knows of, at most 1."""
+    known, whole = (limited_ms(trial.performance, target) for trial in (mean, simulated))
+    return min(1.0, max(known, _NO_TIME_MS) / max(whole, _NO_TIME_MS))
