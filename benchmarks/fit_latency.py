@@ -22,6 +22,7 @@ import numpy as np
 from latency_cases import CASES, METRICS, Case, load_cases, schedule_of
 from numba import njit
 from numpy.typing import NDArray
+from scipy import sparse
 
 from service.tuning.errors import TuningError
 from service.tuning.latency import price
@@ -35,9 +36,13 @@ Ints = NDArray[np.int64]
 NOISE = {"tpot_ms": 0.06, "ttft_ms": 0.20, "output_tokens_per_s": 0.07}
 GROUP_WIDTH = {"tpot_ms": 0.07, "ttft_ms": 0.12, "output_tokens_per_s": 0.08}
 STUDENT = 4.0
-GROUP_STUDENT = 1.0
-WIDTH_SCALE = 1.0
-NUISANCE_WIDTHS = {"host~": 0.02, "cli.~": 0.5}
+GROUP_STUDENT = 4.0
+SPECIFIC_SCALE = 0.5
+"""Share of its prior width that a factor of a class keeps: chosen, like the widths of the
+harnesses, for the smallest errors on groups left out."""
+_LONGEST_STEP, _SETTLED, _WEIGHT_ROUNDS = 0.5, 2e-3, 12
+FOLD_ROUNDS = 1
+NUISANCE_WIDTHS = {"host~": 0.03, "cli.~": 0.05}
 """Speed of a harness's host (fixed costs) and of its client (front end): no property of a
 configuration, so they take up what belongs to the harness and are left out afterwards."""
 HOST_COMPONENTS = frozenset({price.LAYER, price.EXPERT_LAYER, price.STEP, price.ROW, price.LAUNCH})
@@ -104,6 +109,9 @@ class Problem:
         names = sorted(set(groups))
         self.group = np.array([names.index(g) for g in groups])
         self.group_width = np.array([GROUP_WIDTH[m] for _, m in names])
+        self.membership = sparse.csr_array(
+            (np.ones(len(targets)), (self.group, np.arange(len(targets))))
+        )
 
     def _index_terms(self) -> None:
         names = sorted({f for c in self.cases for f in (*_factors(c), *_nuisances(c))})
@@ -121,17 +129,9 @@ class Problem:
                 uses.append(known)
         self.term_case, self.term_component = np.array(rows), np.array(components)
         self.term_seconds = np.log(seconds)
-        self.term_uses = np.zeros((len(rows), len(names)), dtype=np.int8)
-        for number, used in enumerate(uses):
-            for factor in used:
-                self.term_uses[number, factor] += 1
+        self.term_uses = _counts(uses, len(names))
         self.prior = np.log([prior_of(n).value for n in names])
-        self.width = np.array([NUISANCE_WIDTHS.get(n[:5], prior_of(n).width) for n in names])
-        self.width = np.where(
-            np.array([n[:5] in NUISANCE_WIDTHS for n in names]),
-            self.width,
-            self.width * WIDTH_SCALE,
-        )
+        self.width = np.array([_width(n) for n in names])
         self.is_nuisance = np.array([n[:5] in NUISANCE_WIDTHS for n in names])
         self.front_uses = np.zeros((len(self.cases), 3, len(names)))
         for number, case in enumerate(self.cases):
@@ -140,9 +140,10 @@ class Problem:
                 for factor in (*factors, _nuisances(case)[1]):
                     self.front_uses[number, kind, index[factor]] += 1
         self.shape = np.stack([c.prepared.price for c in self.cases])
+        self.pairs = _pairs(self.term_case, self.target_case)
 
-    def evaluate(self, x: Floats, chosen: Floats) -> tuple[Floats, Floats]:
-        """Return log predictions and their derivatives for the chosen cases."""
+    def evaluate(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return log predictions of every figure and their derivatives."""
         values = np.exp(self.term_seconds + self.term_uses @ (self.prior + x))
         prices = self.shape.copy()
         prices[:, : price.NUM_PRICES] = 0.0
@@ -156,39 +157,50 @@ class Problem:
         )
         total = seconds.sum(axis=1) + front.sum(axis=1)
         part = values / np.maximum(prices[self.term_case, self.term_component], 1e-300)
-        jacobian = np.zeros((len(self.measured), len(self.names)))
-        for target in np.flatnonzero(chosen):
-            case = self.target_case[target]
-            terms = slice(self.term_starts[case], self.term_starts[case + 1])
-            share = part[terms] * seconds[target, self.term_component[terms]]
-            jacobian[target] = share @ self.term_uses[terms] + front[target] @ self.front_uses[case]
+        targets, terms = self.pairs
+        share = part[terms] * seconds[targets, self.term_component[terms]]
+        shares = sparse.csr_array((share, (targets, terms)), shape=(len(total), len(values)))
+        jacobian = (shares @ self.term_uses).toarray()
+        for number, uses in enumerate(self.front_uses):
+            mine = slice(self.target_starts[number], self.target_starts[number + 1])
+            jacobian[mine] += front[mine] @ uses
         jacobian /= total[:, None]
         log_total = np.log(total)
         predicted = np.where(self.is_rate, np.log(self.tokens) - log_total, log_total)
         jacobian[self.is_rate] *= -1
         return predicted, jacobian
 
-    def fit(
-        self, start: Floats, chosen_cases: Floats, rounds: int = 8, tolerance: float = 2e-3
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return the coefficients (log over prior) that fit the chosen cases."""
-        chosen = chosen_cases[self.target_case]
+    def fit(self, start: Floats, chosen_cases: Floats, rounds: int = 8) -> Floats:
+        """Return the coefficients (log over prior) that fit the chosen cases.
+
+        Each round follows the figures to first order, until the weights settle.
+        """
         x = start.copy()
-        self.term_starts = np.searchsorted(self.term_case, np.arange(len(self.cases) + 1))
-        offsets = np.zeros(len(self.group_width))
         for _ in range(rounds):
-            predicted, jacobian = self.evaluate(x, chosen)
-            residual = predicted - self.measured - offsets[self.group]
-            scaled = residual / self.noise
+            moved = self.follow(x, self.evaluate(x), chosen_cases)
+            step = np.clip(moved - x, -_LONGEST_STEP, _LONGEST_STEP)
+            x += step
+            if np.abs(step).max() < _SETTLED:
+                break
+        return x
+
+    def follow(self, x: Floats, at: tuple[Floats, Floats], chosen_cases: Floats) -> Floats:
+        """Return where the fit goes when figures move as their derivatives at `x` say."""
+        chosen = chosen_cases[self.target_case]
+        predicted, jacobian = at
+        moved = x.copy()
+        offsets = np.zeros(len(self.group_width))
+        for _ in range(_WEIGHT_ROUNDS):
+            error = predicted + jacobian @ (moved - x) - self.measured
+            scaled = (error - offsets[self.group]) / self.noise
             weight = np.where(chosen, 1 / (1 + scaled**2 / STUDENT) / self.noise**2, 0.0)
             surprise = (offsets / self.group_width) ** 2
             trust = (GROUP_STUDENT + 1) / (GROUP_STUDENT + surprise) / self.group_width**2
-            step, offsets = self._solve(x, predicted - self.measured, jacobian, weight, trust)
-            step = np.clip(step, -0.5, 0.5)
-            x += step
-            if np.abs(step).max() < tolerance:
+            step, offsets = self._solve(moved, error, jacobian, weight, trust)
+            moved += step
+            if np.abs(step).max() < _SETTLED:
                 break
-        return x, offsets, predicted
+        return moved
 
     def _solve(
         self, x: Floats, residual: Floats, jacobian: Floats, weight: Floats, trust: Floats
@@ -197,8 +209,7 @@ class Problem:
         number = len(self.group_width)
         diagonal = np.bincount(self.group, weight, number) + trust
         weighted = jacobian * weight[:, None]
-        mixed = np.zeros((number, len(x)))
-        np.add.at(mixed, self.group, weighted)
+        mixed = self.membership @ weighted
         right_group = np.bincount(self.group, weight * residual, number)
         normal = jacobian.T @ weighted + np.diag(1 / self.width**2)
         normal -= mixed.T @ (mixed / diagonal[:, None])
@@ -219,6 +230,32 @@ class Problem:
                 if not skip
             },
         )
+
+
+def _counts(uses: list[list[int]], number: int) -> sparse.csr_array:
+    """Return how often each row uses each factor."""
+    rows = np.repeat(np.arange(len(uses)), [len(used) for used in uses])
+    columns = np.concatenate(uses)
+    counts = sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(uses), number))
+    return counts.tocsr()
+
+
+def _pairs(term_case: Ints, target_case: Ints) -> tuple[Ints, Ints]:
+    """Return every figure with every term of its case."""
+    starts = np.searchsorted(term_case, target_case)
+    ends = np.searchsorted(term_case, target_case, side="right")
+    targets = np.repeat(np.arange(len(target_case)), ends - starts)
+    terms = np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)])
+    return targets, terms
+
+
+def _width(name: str) -> float:
+    """Return the width that a factor's prior has in the fit."""
+    nuisance = NUISANCE_WIDTHS.get(name[:5])
+    if nuisance is not None:
+        return nuisance
+    is_specific = "." in name or "@" in name
+    return prior_of(name).width * (SPECIFIC_SCALE if is_specific else 1.0)
 
 
 def _nuisances(case: Case) -> tuple[str, str]:
@@ -242,7 +279,7 @@ def fit_all(cases: list[Case], relinearize: int = 3) -> tuple["Problem", Floats]
         if x is None:
             x = np.zeros(len(problem.names))
         problem.x0 = x.copy()
-        x, _, _ = problem.fit(x, np.ones(len(problem.cases), dtype=bool))
+        x = problem.fit(x, np.ones(len(problem.cases), dtype=bool))
         coefficients = problem.coefficients(x, "fit")
     return problem, x
 
@@ -255,10 +292,12 @@ def cross_validate(
     order = np.random.default_rng(0).permutation(len(names))
     parts = np.array_split(order, min(folds, len(names)))
     results = {}
+    at_all = problem.evaluate(x)
     for part in parts:
         left_out = {names[i] for i in part}
         chosen = np.array([key(c) not in left_out for c in problem.cases])
-        fold, _, _ = problem.fit(x, chosen, rounds=5)
+        fold = x + np.clip(problem.follow(x, at_all, chosen) - x, -_LONGEST_STEP, _LONGEST_STEP)
+        fold = problem.fit(fold, chosen, rounds=FOLD_ROUNDS)
         coefficients = problem.coefficients(fold, "fold")
         results |= dict.fromkeys(left_out, coefficients)
     return results
@@ -293,7 +332,7 @@ def write_coefficients(problem: Problem, x: Floats) -> None:
         name: {
             "value": round(float(math.exp(p + v)), 10),
             "prior": prior_of(name).value,
-            "width": prior_of(name).width,
+            "width": round(_width(name), 4),
             "cases": touched[name],
         }
         for name, p, v in zip(problem.names, problem.prior, x, strict=True)

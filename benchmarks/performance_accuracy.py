@@ -11,7 +11,7 @@ import argparse
 import json
 import math
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,12 +27,19 @@ from service.tuning.latency.coefficients import Coefficients
 from service.tuning.performance import regime_of
 
 METRICS = {"ttft_ms": "ttft", "tpot_ms": "tpot", "output_tokens_per_s": "output_tokens_per_s"}
-TAIL = 0.12
-"""Left outside on either side before hardware classes are widened: together about 80 % stay."""
-CLASS_COVERAGE = 0.76
+TAIL = 0.10
+"""Left outside on either side."""
+LEVEL = 0.82
+"""Share inside after a hardware class has scaled the band: a little above what is promised, since
+halves of the groups know less of a class than the whole."""
+PRIOR_GROUPS = 2.0
+"""Weight of all classes beside the groups of one."""
+GROUP_DAMPING = 0.3
+"""A group of n figures weighs n to the power of one less this."""
 MIN_CELL_GROUPS = 8
-UNKNOWN_WIDENING, UNMEASURED_WIDENING = 1.25, 1.5
-MIN_KNOWN_CASES = 3
+UNMEASURED_WIDENING = 1.5
+LOAD_FOLDS, BAND_FOLDS = 10, 40
+MIN_KNOWN_CASES, MIN_CONFIGURATION_CASES = 3, 4
 
 
 class Residual(msgspec.Struct):
@@ -91,49 +98,62 @@ def _residual(
     return Residual(case, metric, measured, low, high, nearest, regime, statistic != "mean")
 
 
-def band_table(rows: list[Residual], version: str) -> BandTable:
-    """Return the bands that cover the middle 80 % of these residuals, group by group."""
+def band_table(unseen: list[Residual], loads: list[Residual], version: str) -> BandTable:
+    """Return the bands that cover the middle 80 % of these residuals.
+
+    `unseen` are of configurations that the fit did not know, `loads` of loads it did not know of
+    configurations that it did.
+    """
+    cases = {id(r.case): r.case for r in unseen}.values()
+    classes = Counter(name for case in cases for name in case.prepared.work.classes)
+    configurations = Counter(case.prepared.work.configuration for case in cases)
+    table = BandTable(
+        version=version,
+        log_factors=_factors(unseen),
+        measured_log_factors=_factors(loads),
+        hardware_scale={name: {} for name in METRICS.values()},
+        unknown_scale=dict.fromkeys(METRICS.values(), 1.0),
+        known_classes={k: n for k, n in sorted(classes.items()) if n >= MIN_KNOWN_CASES},
+        measured_configurations={
+            k: n for k, n in sorted(configurations.items()) if n >= MIN_CONFIGURATION_CASES
+        },
+        unmeasured_widening=UNMEASURED_WIDENING,
+    )
+    strains = {name: _strains(unseen, metric, table) for metric, name in METRICS.items()}
+    return msgspec.structs.replace(
+        table,
+        hardware_scale={name: _hardware_scales(some) for name, some in strains.items()},
+        unknown_scale={name: _unknown_scale(some) for name, some in strains.items()},
+    )
+
+
+def _factors(rows: list[Residual]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return the log factors by metric and regime; regimes of few groups share those of all."""
     factors: dict[str, dict[str, tuple[float, float]]] = {}
     for metric, name in METRICS.items():
         of_metric = [r for r in rows if r.metric == metric and r.counts_for_band]
         cells = {"all": of_metric}
         for row in of_metric:
-            cells.setdefault(regime_cell(row.regime), []).append(row)
+            cells.setdefault(regime_cell(name, row.regime), []).append(row)
         factors[name] = {
             cell: _quantiles(members)
             for cell, members in cells.items()
             if cell == "all" or len({r.case.group for r in members}) >= MIN_CELL_GROUPS
         }
-    known: dict[str, int] = defaultdict(int)
-    for case in {id(r.case): r.case for r in rows}.values():
-        for class_name in case.prepared.work.classes:
-            known[class_name] += 1
-    table = BandTable(
-        version=version,
-        log_factors=factors,
-        hardware_widening={name: {} for name in METRICS.values()},
-        known_classes={k: n for k, n in sorted(known.items()) if n >= MIN_KNOWN_CASES},
-        unknown_widening=1.0,
-        unmeasured_widening=1.0,
-    )
-    widening = {name: _hardware_widening(rows, metric, table) for metric, name in METRICS.items()}
-    return msgspec.structs.replace(
-        table,
-        hardware_widening=widening,
-        unknown_widening=UNKNOWN_WIDENING,
-        unmeasured_widening=UNMEASURED_WIDENING,
-    )
+    return factors
 
 
 def _quantiles(members: list[Residual]) -> tuple[float, float]:
     """Return the low and high quantiles, large groups weighing a little less per row."""
-    sizes: dict[str, int] = defaultdict(int)
-    for row in members:
-        sizes[row.case.group] += 1
-    weights = np.array([sizes[r.case.group] ** -0.15 for r in members])
+    weights = _group_weights(members)
     low = _weighted(np.array([math.log(r.measured / r.low) for r in members]), weights, TAIL)
     high = _weighted(np.array([math.log(r.measured / r.high) for r in members]), weights, 1 - TAIL)
     return round(min(low, -0.02), 4), round(max(high, 0.02), 4)
+
+
+def _group_weights(members: list[Residual]) -> Floats:
+    sizes = Counter(r.case.group for r in members)
+    return np.array([sizes[r.case.group] ** -GROUP_DAMPING for r in members])
 
 
 def _weighted(values: Floats, weights: Floats, fraction: float) -> float:
@@ -142,41 +162,71 @@ def _weighted(values: Floats, weights: Floats, fraction: float) -> float:
     return float(np.interp(fraction, share / weights.sum(), values[order]))
 
 
-def _hardware_widening(rows: list[Residual], metric: str, table: BandTable) -> dict[str, float]:
-    """Return by how much bands of a hardware class must widen to cover it, never narrowed."""
-    classes: dict[str, list[Residual]] = defaultdict(list)
-    for row in rows:
-        if row.metric == metric and row.counts_for_band:
-            classes[row.regime.hardware].append(row)
-    result = {}
-    for hardware, members in sorted(classes.items()):
-        scales = np.arange(1.0, 4.01, 0.05)
-        wanted = next(
-            (s for s in scales if _coverage(members, table, float(s)) >= CLASS_COVERAGE), 4.0
-        )
-        result[hardware] = round(float(wanted), 2)
-    return result
+class Strain(msgspec.Struct):
+    """How far one figure lies out, in units of the band of its regime."""
+
+    hardware: str
+    group: str
+    size: float
+    weight: float
 
 
-def _coverage(members: list[Residual], table: BandTable, scale: float = 1.0) -> float:
-    return fmean(_is_inside(row, table, scale) for row in members)
+def _strains(rows: list[Residual], metric: str, table: BandTable) -> list[Strain]:
+    members = [r for r in rows if r.metric == metric and r.counts_for_band]
+    factors, name = table.log_factors[METRICS[metric]], METRICS[metric]
+    found = []
+    for row, weight in zip(members, _group_weights(members), strict=True):
+        low, high = factors.get(regime_cell(name, row.regime), factors["all"])
+        size = max(math.log(row.measured / row.low) / low, math.log(row.measured / row.high) / high)
+        found.append(Strain(row.regime.hardware, row.case.group, max(size, 0.0), float(weight)))
+    return found
 
 
-def _is_inside(row: Residual, table: BandTable, scale: float = 1.0) -> bool:
+def _hardware_scales(strains: list[Strain]) -> dict[str, float]:
+    """Return the scale of each hardware class, drawn towards that of all by few groups."""
+    sizes = np.array([s.size for s in strains])
+    weights = np.array([s.weight for s in strains])
+    pooled = PRIOR_GROUPS * weights / weights.sum()
+    scales = {}
+    for hardware in sorted({s.hardware for s in strains}):
+        is_own = np.array([s.hardware == hardware for s in strains])
+        groups = len({s.group for s in strains if s.hardware == hardware})
+        own = np.where(is_own, weights, 0.0)
+        mixed = pooled + groups * own / own.sum()
+        scales[hardware] = round(_weighted(sizes, mixed, LEVEL), 3)
+    return scales
+
+
+def _unknown_scale(strains: list[Strain]) -> float:
+    """Return the scale that covers figures of any hardware class, each class weighing the same."""
+    counts = Counter(s.hardware for s in strains)
+    weights = np.array([1 / counts[s.hardware] for s in strains])
+    return round(max(_weighted(np.array([s.size for s in strains]), weights, LEVEL), 1.0), 3)
+
+
+def _is_inside(row: Residual, table: BandTable) -> bool:
     low, high = log_factors(METRICS[row.metric], row.regime, table=table)
-    return row.low * math.exp(low * scale) <= row.measured <= row.high * math.exp(high * scale)
+    return row.low * math.exp(low) <= row.measured <= row.high * math.exp(high)
 
 
-def held_out_coverage(rows: list[Residual], repeats: int = 20) -> dict[str, dict[str, float]]:
-    """Return how often bands made from half the groups cover the other half."""
-    groups = sorted({r.case.group for r in rows})
+def held_out_coverage(
+    unseen: list[Residual], loads: list[Residual], *, key: Callable[[Case], str]
+) -> dict[str, dict[str, float]]:
+    """Return how often bands cover figures that took no part in making them.
+
+    Every part of the groups (`unseen`) or of the single loads (`loads`) is judged by bands from
+    all others; `key` tells which.
+    """
+    judged = unseen if key is SPLITS["left_out_group"] else loads
+    names = sorted({key(r.case) for r in judged})
     hits: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    generator = np.random.default_rng(1)
-    for _ in range(repeats):
-        half = set(generator.choice(groups, len(groups) // 2, replace=False))
-        table = band_table([r for r in rows if r.case.group in half], "half")
-        for row in rows:
-            if row.case.group not in half and row.counts_for_band:
+    order = np.random.default_rng(1).permutation(len(names))
+    for part in np.array_split(order, min(BAND_FOLDS, len(names))):
+        out = {names[i] for i in part}
+        known = ([r for r in some if key(r.case) not in out] for some in (unseen, loads))
+        table = band_table(*known, "others")
+        for row in judged:
+            if key(row.case) in out and row.counts_for_band:
                 inside = _is_inside(row, table)
                 hits[METRICS[row.metric]]["all"].append(inside)
                 hits[METRICS[row.metric]][str(row.case.row["gpu_class"])].append(inside)
@@ -232,6 +282,7 @@ def peer_table(rows: list[Residual]) -> dict[str, dict[str, float]]:
 
 
 SPLITS = {
+    "left_out_load": lambda case: case.id,
     "left_out_group": lambda case: case.group,
     "left_out_gpu": lambda case: case.stated["node"].gpu.name,
     "left_out_model": lambda case: case.row["base_model"],
@@ -261,12 +312,13 @@ def report(args: argparse.Namespace) -> dict:
     version = f"{datetime.now(tz=UTC):%Y.%m.%d}-{fingerprint()[:6]}"
     held, tables = {}, {}
     for name, key in SPLITS.items():
-        rows, held[name] = split_residuals(cases, problem, x, full, folds=args.folds, key=key)
+        folds = LOAD_FOLDS if name == "left_out_load" else args.folds
+        rows, held[name] = split_residuals(cases, problem, x, full, folds=folds, key=key)
         tables[name] = error_table(held[name], lambda _: "all")
         if name == "left_out_group" and args.answers:
             text = "".join(json.dumps(row) + "\n" for row in rows)
             args.answers.write_text(text, "utf-8")
-    unseen = held["left_out_group"]
+    unseen, loads = held["left_out_group"], held["left_out_load"]
     body = {
         "version": version,
         "data_fingerprint": fingerprint(),
@@ -277,7 +329,8 @@ def report(args: argparse.Namespace) -> dict:
         "by_gpu_class": error_table(unseen, lambda c: c.row["gpu_class"]),
         "by_family": error_table(unseen, lambda c: c.row["family"]),
         "by_era": error_table(unseen, lambda c: c.row["era"]),
-        "band_coverage": held_out_coverage(unseen),
+        "band_coverage": held_out_coverage(unseen, loads, key=SPLITS["left_out_group"]),
+        "band_coverage_of_loads": held_out_coverage(unseen, loads, key=SPLITS["left_out_load"]),
         "peers": peer_table(unseen),
         "notes": [
             "errors are relative and absolute; whole groups were left out of the fit",
@@ -286,7 +339,7 @@ def report(args: argparse.Namespace) -> dict:
         ],
     }
     if args.write:
-        bands = msgspec.to_builtins(band_table(unseen, version))
+        bands = msgspec.to_builtins(band_table(unseen, loads, version))
         (DATA / "bands.json").write_text(json.dumps(bands, indent=1) + "\n", "utf-8")
         (DATA / "accuracy.json").write_text(json.dumps(body, indent=1) + "\n", "utf-8")
     return body

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from api_schemas.engine import EngineConfig
+from api_schemas.engine import Engine, EngineConfig
 from api_schemas.estimate import Band, Estimate, EstimateRequest, MemoryBreakdown, Performance
 from api_schemas.explanation import Finding, Source
 from api_schemas.slo import Slo, TargetOutcome
@@ -20,6 +20,7 @@ from service.tuning.situation import ModelResolver, Situation, look_up
 from service.tuning.verdicts import judge_slo
 
 _LENGTH_RULE = "CAP003"
+_BLOCK_RULE = "QNT006"
 
 
 def estimate(
@@ -53,7 +54,8 @@ def estimate(
         speculative=situation.speculative,
     )
     shortened = _at_largest_length(situation, workload)
-    performance, outcomes = _perform(shortened or situation, workload, slo, known)
+    whole = _with_whole_experts(situation, request, resolve_model)
+    performance, outcomes = _perform(shortened or whole or situation, workload, slo, known)
     is_calibrated = known is not None and performance is not None
     return Estimate(
         fits=situation.fits,
@@ -62,7 +64,11 @@ def estimate(
         slo=outcomes,
         basis="calibrated" if is_calibrated else "modelled",
         defaults_applied=applied_defaults(situation.given, situation.effective),
-        findings=[*situation.findings, *(_length_notes(situation, shortened))],
+        findings=[
+            *situation.findings,
+            *_length_notes(situation, shortened),
+            *_expert_notes(whole),
+        ],
         provenance=provenance(
             situation.version, calibration=known.basis if known and is_calibrated else None
         ),
@@ -150,6 +156,47 @@ def _length_notes(situation: Situation, shortened: Situation | None) -> list[Fin
         source=[Source(title="Memory model", where="service/tuning/estimate.py")],
     )
     return [note]
+
+
+def _with_whole_experts(
+    situation: Situation, request: EstimateRequest, resolve_model: ModelResolver
+) -> Situation | None:
+    """Return the situation with expert parallelism, where the cut of the experts is all it lacks.
+
+    None where it starts as it is, lacks something else, or does not start that way either.
+    """
+    errors = {finding.rule for finding in situation.findings if finding.severity == "error"}
+    if request.workload is None or errors != {_BLOCK_RULE} or not situation.spec.is_moe:
+        return None
+    engine = request.engine or Engine()
+    given = msgspec.structs.replace(engine.config or EngineConfig(), enable_expert_parallel=True)
+    whole = look_up(
+        model=request.model,
+        hardware=request.hardware,
+        engine=msgspec.structs.replace(engine, config=given),
+        workload=None,
+        slo=None,
+        resolve_model=resolve_model,
+    )
+    return whole if whole.fits else None
+
+
+def _expert_notes(whole: Situation | None) -> list[Finding]:
+    if whole is None:
+        return []
+    return [
+        Finding(
+            rule=_BLOCK_RULE,
+            severity="note",
+            setting="enable_expert_parallel",
+            message=(
+                "Latency and throughput are given for enable_expert_parallel: vLLM does not start "
+                "with experts cut like this, and does with whole ones."
+            ),
+            suggestion="Set enable_expert_parallel.",
+            source=[Source(title="Rules of quantised weights", where="service/tuning/estimate.py")],
+        )
+    ]
 
 
 def _perform(

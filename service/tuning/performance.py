@@ -311,7 +311,9 @@ def regime_of(prepared: Prediction, *, workload: Workload, run: Run | None = Non
     return Regime(
         classes=prepared.work.classes,
         hardware=prepared.work.hardware,
+        configuration=prepared.work.configuration,
         is_unmeasured=prepared.work.is_unmeasured,
+        is_level=not load.has_spread and (load.concurrency or 0.0) > 1,
         is_burst=isinstance(workload.arrivals, BatchArrivals),
         is_open=not isinstance(workload.arrivals, ClosedLoop | BatchArrivals),
         demand=_demand(wanted, load=load, limits=prepared.limits),

@@ -22,7 +22,7 @@ def judge_slo(performance: Performance, slo: Slo) -> list[TargetOutcome]:
 def _latencies(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:
     for target in slo.targets:
         predicted = _statistic(performance, target)
-        low, high = _scaled_band(performance, f"{target.metric}_ms_p50", predicted)
+        low, high = _band(performance, f"{target.metric}_ms_{_statistic_name(target)}")
         yield TargetOutcome(
             target={
                 "metric": target.metric,
@@ -38,9 +38,12 @@ def _latencies(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:
 
 def _statistic(performance: Performance, target: LatencyTarget) -> float:
     percentiles: Percentiles = getattr(performance, f"{target.metric}_ms")
-    name = "mean" if target.percentile == "mean" else f"p{target.percentile}"
-    value: float = getattr(percentiles, name)
+    value: float = getattr(percentiles, _statistic_name(target))
     return value
+
+
+def _statistic_name(target: LatencyTarget) -> str:
+    return "mean" if target.percentile == "mean" else f"p{target.percentile}"
 
 
 _RUN_DOWN = 0.1
@@ -57,7 +60,7 @@ def _floors(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:
             continue
         predicted: float = getattr(performance, metric)
         least = limit if performance.saturated else limit * (1 - _RUN_DOWN)
-        low, high = _scaled_band(performance, "output_tokens_per_s", predicted)
+        low, high = _band(performance, metric)
         yield TargetOutcome(
             target={"metric": metric, "limit": limit},
             predicted_ms=None,
@@ -82,21 +85,10 @@ def _preemptions(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:
     )
 
 
-def _scaled_band(performance: Performance, key: str, predicted: float) -> tuple[float, float]:
-    """Return the 80 % band carried over from the statistic it was measured for.
-
-    Bands are calibrated for p50 and for throughput; another percentile of the same latency gets
-    the same factors. Without a calibrated band nothing is certain.
-    """
+def _band(performance: Performance, key: str) -> tuple[float, float]:
+    """Return the 80 % band of this figure; without a band nothing is certain."""
     band = performance.band.get(key)
-    centre = (
-        performance.output_tokens_per_s
-        if key == "output_tokens_per_s"
-        else getattr(performance, key.removesuffix("_p50")).p50
-    )
-    if band is None or centre <= 0:
-        return 0.0, float("inf")
-    return predicted * band[0] / centre, predicted * band[1] / centre
+    return (band[0], band[1]) if band is not None else (0.0, float("inf"))
 
 
 def _verdict(low: float, high: float, *, limit: float) -> TargetVerdict:

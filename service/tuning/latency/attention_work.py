@@ -31,6 +31,8 @@ class AttentionPlace(msgspec.Struct, frozen=True, kw_only=True):
     kv_cache_dtype: str
     state_element_bytes: int
     generation: str
+    reads_per_head: bool = False
+    """Every query head reads the cache for itself, also where several share it."""
 
 
 def attention_terms(group: LayerGroup, *, count: float, place: AttentionPlace) -> Iterator[Term]:
@@ -83,6 +85,9 @@ def _grouped_query(
     factors: tuple[str, ...] = ("context", "context.gqa", f"context{at}")
     if place.kv_cache_dtype.startswith("fp8"):
         factors = (*factors, "context.fp8")
+    if place.reads_per_head:
+        read *= max(mixer.num_heads / mixer.num_kv_heads, 1.0)
+        factors = (*factors, "context.per_head", f"context.per_head{at}")
     yield Term(price.WINDOW_CONTEXT if is_local else price.CONTEXT, read, factors)
     yield Term(
         price.WINDOW_PAIR if is_local else price.PAIR,

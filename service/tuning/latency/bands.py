@@ -1,8 +1,9 @@
-"""How sure a prediction is: 80 % bands from residuals on configurations the fit had not seen.
+"""How sure a prediction is: 80 % bands from residuals on measurements the fit had not seen.
 
 The table holds, per metric and regime, the logarithms of the factors that measured over predicted
-fell between in the middle 80 % of held-out configurations, and how much wider a hardware class
-is (`benchmarks/performance_accuracy.py`).
+fell between in the middle 80 % of held-out figures: of configurations that were never measured,
+and of other loads of measured ones. A hardware class scales the former by how far its own figures
+strayed, drawn towards all others where it has few (`benchmarks/performance_accuracy.py`).
 """
 
 import json
@@ -31,10 +32,15 @@ class Regime(msgspec.Struct, frozen=True, kw_only=True):
     """Generation, era, formats and attention kinds of the configuration."""
     hardware: str
     """Generation and market of the GPU."""
+    configuration: str
+    """Shape and number format of the model, and the GPU."""
     is_burst: bool
     is_open: bool
     demand: float
     """Sequences that want to run over those that can."""
+    is_level: bool = False
+    """Clients of a closed loop ask for answers of one length: whether they stay in step, and every
+    prompt waits for all others, hangs on whether all answers run to that length."""
     is_unmeasured: bool = False
     """Speculation, several nodes, shared experts of data-parallel ranks, context parallelism:
     modelled by their physics, hardly measured."""
@@ -45,9 +51,14 @@ class BandTable(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     log_factors: dict[str, dict[str, LogFactors]]
-    hardware_widening: dict[str, dict[str, float]]
+    """Of configurations that were not measured."""
+    measured_log_factors: dict[str, dict[str, LogFactors]]
+    """Of loads that were not measured, of configurations that were."""
+    hardware_scale: dict[str, dict[str, float]]
+    unknown_scale: dict[str, float]
+    """Of hardware, number formats or attention that were never measured."""
     known_classes: dict[str, int]
-    unknown_widening: float
+    measured_configurations: dict[str, int]
     unmeasured_widening: float
 
 
@@ -58,26 +69,35 @@ def band_table() -> BandTable:
     return msgspec.convert(json.loads(text), BandTable)
 
 
-def regime_cell(regime: Regime) -> str:
+def regime_cell(metric: str, regime: Regime) -> str:
     """Return the row of the table that a load belongs to."""
     if regime.is_burst:
         return "burst"
     if regime.is_open:
         return "open"
+    if regime.is_level and metric == "ttft":
+        return "level"
     return "tight" if regime.demand > TIGHT_DEMAND else "roomy"
 
 
 def log_factors(metric: str, regime: Regime, *, table: BandTable | None = None) -> LogFactors:
     """Return the logarithms of the factors that bound 80 % of measured over predicted."""
     table = table or band_table()
-    rows = table.log_factors[metric]
-    low, high = rows.get(regime_cell(regime), rows["all"])
-    widening = table.hardware_widening[metric].get(regime.hardware, table.unknown_widening)
-    if any(name not in table.known_classes for name in regime.classes):
-        widening *= table.unknown_widening
+    is_measured = regime.configuration in table.measured_configurations
+    rows = (table.measured_log_factors if is_measured else table.log_factors)[metric]
+    low, high = rows.get(regime_cell(metric, regime), rows["all"])
+    scale = 1.0 if is_measured else _scale(metric, regime, table)
     if regime.is_unmeasured:
-        widening *= table.unmeasured_widening
-    return low * widening, high * widening
+        scale *= table.unmeasured_widening
+    return low * scale, high * scale
+
+
+def _scale(metric: str, regime: Regime, table: BandTable) -> float:
+    """Return how much wider the bands of a configuration are that was not measured."""
+    unknown = table.unknown_scale[metric]
+    own = table.hardware_scale[metric].get(regime.hardware, unknown)
+    is_known = all(name in table.known_classes for name in regime.classes)
+    return own if is_known else max(own, unknown)
 
 
 class Predicted(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ from service.tuning.models.spec import DenseFeedForward, MixtureOfExperts, Model
 
 Floats = NDArray[np.float64]
 _ACTIVATION_BYTES = 2
+_ROCM_KERNEL = "0.6.2"
+"""Since then query heads share what they read of the cache on ROCm (vLLM PR 8310)."""
 _HIDDEN_PASSES = 8
 """Times a layer reads or writes the hidden state outside matrix products: two norms with their
 residuals, quantisation of the inputs."""
@@ -58,6 +60,8 @@ class StepWork(msgspec.Struct, frozen=True, kw_only=True):
     """Generation, era, number formats, attention kinds: what a fit must have seen."""
     hardware: str
     """Generation and market of the GPU."""
+    configuration: str
+    """Shape and number format of the model, and the GPU: what a measurement was made of."""
     is_unmeasured: bool
     """Uses parallelism or speculation that hardly any measurement covers."""
 
@@ -113,6 +117,7 @@ def step_work(
         burst=("burst", f"front_end.{place.era}"),
         classes=place.classes(),
         hardware=f"{place.generation}.{node.gpu.gpu_class}",
+        configuration=place.configuration(),
         is_unmeasured=speculation is not None or place.is_unmeasured(),
     )
 
@@ -128,7 +133,7 @@ class _Place:
         self.pipeline = max(config.pipeline_parallel_size or 1, 1)
         self.data = max(config.data_parallel_size or 1, 1)
         self.expert_data_parallel = self.data if spec.is_moe else 1
-        self.era = era_of(version)
+        self.version, self.era = version, era_of(version)
         self.generation = generation_of(node.gpu)
         self.bandwidth = node.gpu.bandwidth_gb_s * 1e9
         self.flops_16bit = max(node.gpu.dense_16bit_tflops, 1e-3) * 1e12
@@ -156,6 +161,13 @@ class _Place:
         formats = {f"{op.part}.{op.scheme}@{self.generation}" for op in self.matrices.operators}
         mixers = {type(group.mixer).__name__ for group in self.spec.layers if group.mixer}
         return tuple(sorted({self.generation, self.era, *formats, *mixers}))
+
+    def configuration(self) -> str:
+        """Return what tells the model and its GPU from others, whatever its name."""
+        spec = self.spec
+        main = max(self.matrices.operators, key=lambda operator: operator.bytes)
+        shape = f"{spec.num_layers}x{spec.hidden_size}x{spec.vocab_size}"
+        return f"{shape} {main.scheme} on {self.node.gpu.name}"
 
     def is_unmeasured(self) -> bool:
         """Return whether ranks work together in a way that hardly any measurement covers."""
@@ -192,6 +204,7 @@ class _Place:
             kv_cache_dtype=self.config.kv_cache_dtype or "auto",
             state_element_bytes=self.spec.ssm_state_bytes,
             generation=self.generation,
+            reads_per_head=self.node.gpu.vendor == "amd" and not self.version.since(_ROCM_KERNEL),
         )
 
     def _activations(self) -> Iterator[Term]:
@@ -252,8 +265,10 @@ class _Place:
             era = f"expert_layer.{self.era}"
             names = ("expert_layer", f"expert_layer.{scheme}", era, *overhead)
             yield Term(price.EXPERT_LAYER, expert_layers, names)
-        yield Term(price.STEP, 1.0, ("step", *overhead))
-        yield Term(price.ROW, 1.0, ("row", f"row.{self.era}", f"overhead@{self.generation}"))
+        host = ("host.async",) if self.config.async_scheduling else ()
+        yield Term(price.STEP, 1.0, ("step", *overhead, *host))
+        row = ("row", f"row.{self.era}", f"overhead@{self.generation}", *host)
+        yield Term(price.ROW, 1.0, row)
         if draft_layers:
             yield Term(price.STEP, draft_layers, ("layer", *overhead))
 

@@ -292,3 +292,27 @@ def test_a_length_too_long_for_the_pool_still_gets_latency_at_one_that_fits() ->
     note = next(f for f in answer.findings if f.rule == "CAP003" and f.severity == "note")
     assert str(answer.memory.largest_max_model_len) in note.message
     assert answer.memory.max_model_len == 131_072
+
+
+def test_experts_cut_across_scale_blocks_get_latency_with_whole_experts() -> None:
+    """Experts of 1,536 over eight ranks leave 192 of blocks of 128: whole ones per rank start."""
+    config = {
+        **LLAMA,
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_experts": 64,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 1536,
+        "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+    }
+    answer = asked(
+        model={"config": config},
+        hardware={"gpu": "H200", "gpus_per_node": 8, "interconnect": "nvlink"},
+        config={"tensor_parallel_size": 8, "max_model_len": 8192},
+        workload={"preset": "chat"},
+    )
+
+    assert not answer.fits
+    assert answer.performance is not None
+    notes = [f for f in answer.findings if f.rule == "QNT006" and f.severity == "note"]
+    assert [note.setting for note in notes] == ["enable_expert_parallel"]
