@@ -46,9 +46,12 @@ def request_latencies(run: Run) -> RequestLatencies:
 def summarize(values: Floats, weights: Floats) -> Summary:
     """Return weighted mean and percentiles of the finite values; zeros when there are none."""
     kept = np.isfinite(values)
-    if not kept.any():
+    if not kept.all():
+        values, weights = values[kept], weights[kept]
+    if not len(values):
         return Summary(mean=0.0, p50=0.0, p90=0.0, p95=0.0, p99=0.0)
-    values, weights = values[kept], weights[kept]
+    if weights[0] == weights[-1] and (weights == weights[0]).all():
+        return _of_equals(np.sort(values))
     order = np.argsort(values, kind="stable")
     ordered, share = values[order], weights[order]
     middle = (np.cumsum(share) - share / 2) / share.sum()
@@ -60,6 +63,19 @@ def summarize(values: Floats, weights: Floats) -> Summary:
         p95=float(points[2]),
         p99=float(points[3]),
     )
+
+
+def _of_equals(ordered: Floats) -> Summary:
+    """Return mean and percentiles of ordered values that weigh the same: no search among them."""
+    last = len(ordered) - 1
+    points = []
+    for fraction in FRACTIONS:
+        place = min(max(fraction * (last + 1) - 0.5, 0.0), float(last))
+        below = int(place)
+        low, high = float(ordered[below]), float(ordered[min(below + 1, last)])
+        points.append(low + (high - low) * (place - below))
+    p50, p90, p95, p99 = points
+    return Summary(mean=float(ordered.mean()), p50=p50, p90=p90, p95=p95, p99=p99)
 
 
 def summarize_gaps(run: Run, *, tokens_per_step: float) -> Summary:
