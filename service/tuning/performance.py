@@ -104,17 +104,46 @@ def predict_performance(
         calibration=calibration,
         coefficients=coefficients,
     )
-    _reject_endless(prepared.limits, workload)
-    if method == "closed_form" or _is_too_long(workload, replicas=prepared.replicas):
+    if method == "closed_form":
+        _reject_endless(prepared.limits, workload)
         return closed_form_performance(prepared, workload=workload)
+    return simulated_performance(
+        prepared,
+        workload=workload,
+        slo=slo,
+        seed=seed,
+        waves=waves,
+        stops_when_lost=stops_when_lost,
+    )
+
+
+def simulated_performance(
+    prepared: Prediction,
+    *,
+    workload: Workload,
+    slo: Slo | None = None,
+    seed: int = 0,
+    waves: float = WAVES,
+    stops_when_lost: bool = False,
+) -> Performance:
+    """Return latency and throughput by simulation; in mean figures where a run is too long.
+
+    The prediction must be prepared with the workload's own shared prefix.
+
+    Raises:
+        LimitMissed: With `stops_when_lost`, an open loop cannot keep a limit any more.
+    """
     limits = prepared.limits
+    _reject_endless(limits, workload)
+    if _is_too_long(workload, replicas=prepared.replicas):
+        return closed_form_performance(prepared, workload=workload)
     if is_too_fine(workload, token_budget=limits.token_budget, longest_chunk=limits.longest_chunk):
         return _less_sure(closed_form_performance(prepared, workload=workload))
     traffic = draw_traffic(workload, replicas=prepared.replicas, seed=seed, waves=waves)
     run = run_scheduler(
         prepared.price,
         traffic=traffic,
-        limits=prepared.limits,
+        limits=limits,
         front_end=prepared.front_end,
         growth=prepared.work.tokens_per_step,
         limited_by=slo if stops_when_lost and traffic.concurrency == 0 else None,
