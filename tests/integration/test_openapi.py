@@ -25,7 +25,7 @@ from tests.integration.service_process import ServiceProcess
 
 _METHODS = ("get", "put", "post", "delete", "patch")
 _LIMIT_S = 300
-_STREAMS = frozenset({"followValidation"})
+_STREAMS = frozenset({"followStudy", "followValidation"})
 """Answers that end when the caller has seen enough."""
 _OWN_KEY = frozenset({"revokeApiKey", "rotateApiKey"})
 """An administrator who tries everything would end the own key."""
@@ -44,6 +44,11 @@ expected-statuses = ["2xx", 304, 400, 401, 403, 404, 406, 409, 422]
 [[operations]]
 include-operation-id = "followValidation"
 # A stream that lasts as long as its validation.
+enabled = false
+
+[[operations]]
+include-operation-id = "followStudy"
+# As long as its study.
 enabled = false
 
 [[operations]]
