@@ -75,7 +75,7 @@ def _of_equals(ordered: Floats) -> Summary:
         low, high = float(ordered[below]), float(ordered[min(below + 1, last)])
         points.append(low + (high - low) * (place - below))
     p50, p90, p95, p99 = points
-    return Summary(mean=float(ordered.mean()), p50=p50, p90=p90, p95=p95, p99=p99)
+    return Summary(mean=float(ordered.sum()) / (last + 1), p50=p50, p90=p90, p95=p95, p99=p99)
 
 
 def summarize_gaps(run: Run, *, tokens_per_step: float) -> Summary:
