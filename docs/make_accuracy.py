@@ -10,6 +10,7 @@ from service.tuning.accuracy import accuracy_report
 TARGET = Path(__file__).with_name("accuracy.md")
 _LATENCY = {"ttft": "TTFT", "tpot": "TPOT", "output_tokens_per_s": "output tokens/s"}
 _LEFT_OUT = {
+    "left_out_load": "single loads left out, the configuration measured",
     "left_out_group": "harness, model and GPU left out together",
     "left_out_gpu": "GPU left out",
     "left_out_model": "model left out",
@@ -69,18 +70,25 @@ def _latency(latency: Mapping[str, Json]) -> Iterator[str]:
         for metric, name in _LATENCY.items():
             for value, row in latency[f"by_{key}"][metric].items():
                 yield f"| {name} | {value} | {_cells(row, 'within_20_percent')} |"
-    yield "\nShare of figures inside the 80 % band, on groups that took no part in making it:\n"
-    yield "| figure | GPU class | share |"
-    yield "| --- | --- | --- |"
-    for metric, name in _LATENCY.items():
-        for value, share in latency["band_coverage"][metric].items():
-            yield f"| {name} | {value} | {100 * share:.0f} % |"
+    yield from _coverage(latency)
     yield "\nAgainst aiconfigurator 0.12 on the rows that both answer, median error:\n"
     yield "| figure | n | Setpoint, group left out | aiconfigurator |"
     yield "| --- | --- | --- | --- |"
     for metric, row in latency["peers"].items():
         ours, theirs = 100 * row["ours"], 100 * row["aiconfigurator"]
         yield f"| {_LATENCY[metric]} | {row['figures']} | {ours:.1f} % | {theirs:.1f} % |"
+
+
+def _coverage(latency: Mapping[str, Json]) -> Iterator[str]:
+    yield "\nShare of figures inside the 80 % band, none of which took part in making it: of groups"
+    yield "left out, and of single loads left out of measured configurations:\n"
+    yield "| figure | GPU class | groups | loads |"
+    yield "| --- | --- | --- | --- |"
+    for metric, name in _LATENCY.items():
+        loads = latency["band_coverage_of_loads"][metric]
+        for value, share in latency["band_coverage"][metric].items():
+            other = f"{100 * loads[value]:.0f} %" if value in loads else ""
+            yield f"| {name} | {value} | {100 * share:.0f} % | {other} |"
 
 
 def _notes(table: Mapping[str, Json]) -> Iterator[str]:
