@@ -1,5 +1,6 @@
 """What every route refuses before it runs: unknown parameters, media types out of its reach."""
 
+from email.message import Message
 from typing import Any
 
 from litestar.connection import ASGIConnection
@@ -14,6 +15,10 @@ from service.api.negotiation import choose_media_type
 from service.api.problems import Refusal, refuse_field
 
 _Connection = ASGIConnection[Any, Any, Any, Any]
+_CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+"""ASCII is UTF-8 as well."""
+_PLAIN = frozenset({"", "identity"})
+"""Content codings that change nothing."""
 
 
 async def refuse_unknown_parameters(connection: _Connection, handler: BaseRouteHandler) -> None:
@@ -54,16 +59,34 @@ async def refuse_unacceptable(connection: _Connection, handler: BaseRouteHandler
 
 
 async def refuse_other_bodies(connection: _Connection, handler: BaseRouteHandler) -> None:
-    """Refuse a body that is not JSON where the route reads one."""
+    """Refuse a body that is not plain JSON in UTF-8 where the route reads one."""
     if _description(handler).body is None:
         return
     content_type = connection.headers.get("content-type", "application/json")
     essence = content_type.partition(";")[0].strip().lower()
     if essence != "application/json" and not essence.endswith("+json"):
-        raise Refusal(
-            "unsupported-media-type",
-            f"The body is {essence or 'of no type'}; send Content-Type: application/json.",
+        raise _unsupported(
+            f"The body is {essence or 'of no type'}; send Content-Type: application/json."
         )
+    charset = _charset_of(content_type)
+    if charset.lower() not in _CHARSETS:
+        raise _unsupported(f"The body is in {charset[:32]!r}; JSON is read in UTF-8 alone.")
+    encodings = ",".join(connection.headers.getall("content-encoding", []))
+    coded = [name.strip() for name in encodings.split(",")]
+    if any(name.lower() not in _PLAIN for name in coded):
+        raise _unsupported(
+            f"The body is encoded as {encodings[:64]!r}; send it without Content-Encoding."
+        )
+
+
+def _charset_of(content_type: str) -> str:
+    header = Message()
+    header["Content-Type"] = content_type
+    return header.get_content_charset("utf-8")
+
+
+def _unsupported(detail: str) -> Refusal:
+    return Refusal("unsupported-media-type", detail)
 
 
 GUARDS = [

@@ -1,5 +1,6 @@
 """Every mistake at the edge is an RFC 9457 problem."""
 
+import gzip
 import json
 
 import pytest
@@ -84,6 +85,39 @@ def test_other_media_types_are_refused(api: Client, content_type: str) -> None:
     response = api.post("/estimates", content=b"{}", headers={"Content-Type": content_type})
 
     _assert_problem(response, code="unsupported-media-type")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Encoding": "gzip"},
+        {"Content-Encoding": "identity, br"},
+        {"Content-Type": "application/json; charset=utf-16"},
+        {"Content-Type": 'application/json; charset="ISO-8859-1"'},
+    ],
+)
+def test_encoded_bodies_are_refused_as_such(api: Client, headers: dict[str, str]) -> None:
+    """A compressed body, or one in another charset than UTF-8, is not read as malformed JSON."""
+    response = api.post("/estimates", content=gzip.compress(b"{}"), headers=_JSON | headers)
+
+    _assert_problem(response, code="unsupported-media-type")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Encoding": "identity"},
+        {"Content-Type": "application/json; charset=UTF-8"},
+        {"Content-Type": 'application/json;charset="utf-8"'},
+    ],
+)
+def test_plain_bodies_are_read_whatever_their_headers_add(
+    api: Client, headers: dict[str, str]
+) -> None:
+    """Saying that the body is plain UTF-8 changes nothing."""
+    body = b'{"model": {"id": "Qwen/Qwen3-8B"}, "hardware": {"gpu": "L4"}}'
+
+    assert api.post("/estimates", content=body, headers=_JSON | headers).status_code == 200
 
 
 def test_what_cannot_be_made_is_not_acceptable(api: Client) -> None:
