@@ -112,6 +112,7 @@ def band_table(unseen: list[Residual], loads: list[Residual], version: str) -> B
         log_factors=_factors(unseen),
         measured_log_factors=_factors(loads),
         hardware_scale={name: {} for name in METRICS.values()},
+        measured_hardware_scale={name: {} for name in METRICS.values()},
         unknown_scale=dict.fromkeys(METRICS.values(), 1.0),
         known_classes={k: n for k, n in sorted(classes.items()) if n >= MIN_KNOWN_CASES},
         measured_configurations={
@@ -119,10 +120,12 @@ def band_table(unseen: list[Residual], loads: list[Residual], version: str) -> B
         },
         unmeasured_widening=UNMEASURED_WIDENING,
     )
-    strains = {name: _strains(unseen, metric, table) for metric, name in METRICS.items()}
+    strains = {name: _strains(unseen, m, table.log_factors) for m, name in METRICS.items()}
+    of_loads = {name: _strains(loads, m, table.measured_log_factors) for m, name in METRICS.items()}
     return msgspec.structs.replace(
         table,
         hardware_scale={name: _hardware_scales(some) for name, some in strains.items()},
+        measured_hardware_scale={name: _hardware_scales(some) for name, some in of_loads.items()},
         unknown_scale={name: _unknown_scale(some) for name, some in strains.items()},
     )
 
@@ -171,9 +174,11 @@ class Strain(msgspec.Struct):
     weight: float
 
 
-def _strains(rows: list[Residual], metric: str, table: BandTable) -> list[Strain]:
+def _strains(
+    rows: list[Residual], metric: str, table: dict[str, dict[str, tuple[float, float]]]
+) -> list[Strain]:
     members = [r for r in rows if r.metric == metric and r.counts_for_band]
-    factors, name = table.log_factors[METRICS[metric]], METRICS[metric]
+    factors, name = table[METRICS[metric]], METRICS[metric]
     found = []
     for row, weight in zip(members, _group_weights(members), strict=True):
         low, high = factors.get(regime_cell(name, row.regime), factors["all"])

@@ -55,6 +55,7 @@ class BandTable(msgspec.Struct, frozen=True, kw_only=True):
     measured_log_factors: dict[str, dict[str, LogFactors]]
     """Of loads that were not measured, of configurations that were."""
     hardware_scale: dict[str, dict[str, float]]
+    measured_hardware_scale: dict[str, dict[str, float]]
     unknown_scale: dict[str, float]
     """Of hardware, number formats or attention that were never measured."""
     known_classes: dict[str, int]
@@ -86,7 +87,9 @@ def log_factors(metric: str, regime: Regime, *, table: BandTable | None = None) 
     is_measured = regime.configuration in table.measured_configurations
     rows = (table.measured_log_factors if is_measured else table.log_factors)[metric]
     low, high = rows.get(regime_cell(metric, regime), rows["all"])
-    scale = 1.0 if is_measured else _scale(metric, regime, table)
+    scale = _scale(metric, regime, table)
+    if is_measured:
+        scale = table.measured_hardware_scale[metric].get(regime.hardware, 1.0)
     if regime.is_unmeasured:
         scale *= table.unmeasured_widening
     return low * scale, high * scale

@@ -20,6 +20,7 @@ TABLE = BandTable(
     log_factors={"ttft": {"all": (-0.2, 0.4), "roomy": (-0.1, 0.2), "level": (-0.3, 1.0)}},
     measured_log_factors={"ttft": {"all": (-0.05, 0.06)}},
     hardware_scale={"ttft": {"hopper.datacenter": 0.5, "ada.consumer": 3.0}},
+    measured_hardware_scale={"ttft": {"ada.consumer": 2.0}},
     unknown_scale={"ttft": 2.0},
     known_classes={"hopper": 9, "ada": 5},
     measured_configurations={"a model on a GPU": 12},
@@ -55,7 +56,9 @@ def test_what_was_never_measured_gets_the_scale_of_the_unknown() -> None:
 
 def test_another_load_of_a_measured_configuration_is_surer() -> None:
     """What was measured at other loads has its own, narrower row."""
-    assert widths(configuration="a model on a GPU") == (-0.05, 0.06)
+    known = {"configuration": "a model on a GPU"}
+    assert widths(**known) == (-0.05, 0.06)
+    assert widths(**known, hardware="ada.consumer") == pytest.approx((-0.1, 0.12))
 
 
 def test_hardly_measured_parallelism_widens() -> None:
