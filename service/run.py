@@ -1,25 +1,21 @@
-"""One process that serves: the embedded store, the API and, on request, a worker beside it."""
+"""What `setpoint serve` runs: the embedded store, API processes and, on request, a worker."""
 
 import contextlib
 import importlib.util
-import itertools
-import signal
 import socket
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import NoReturn
 
 import redis
-import uvicorn
 
 from service.access import is_loopback
-from service.api.examples import curl_command
-from service.app import create_app
-from service.embedded import DataFolderInUse, EmbeddedStore, StoreNotStarted, end_with_parent
+from service.embedded import DataFolderInUse, EmbeddedStore, StoreNotStarted
+from service.keeper import Keeper
 from service.log import configure_logging, get_logger
-from service.oidc import InvalidTrust
+from service.oidc import InvalidTrust, read_trust
+from service.processes import serve_side_by_side
 from service.settings import (
     InvalidSettings,
     Settings,
@@ -32,8 +28,6 @@ from service.store.client import StoreUnavailable, connect
 
 EXIT_USAGE = 2
 EXIT_UNAVAILABLE = 4
-_WORKER_STOP_LIMIT_S = 20.0
-_WORKER_PAUSES_S = (1.0, 5.0, 30.0, 60.0)
 _BACKLOG = 2048
 
 _log = get_logger(__name__)
@@ -44,6 +38,7 @@ def serve(
     host: str | None = None,
     port: int | None = None,
     data_dir: str | None = None,
+    processes: int | None = None,
     with_worker: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT; what is given wins over the environment.
@@ -52,10 +47,11 @@ def serve(
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
         data_dir: Folder of the embedded store.
+        processes: Processes that answer requests.
         with_worker: Start a worker beside the API, on the same store.
     """
     try:
-        settings = read_settings(host=host, port=port, data_dir=data_dir)
+        settings = read_settings(host=host, port=port, data_dir=data_dir, processes=processes)
     except InvalidSettings as error:
         _give_up(str(error), EXIT_USAGE)
     configure_logging(level=settings.log_level, output=settings.log_format)
@@ -71,21 +67,54 @@ def _serve(
 ) -> None:
     client = connect(redis_url, timeout_s=settings.store_timeout_s)
     _refuse_to_serve_strangers(settings, client)
-    try:
-        app = create_app(settings, client)
-    except InvalidTrust as error:
-        _give_up(f"{variable_of('oidc_file')}: {error}", EXIT_USAGE)
-    config = uvicorn.Config(
-        app,
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=settings.shutdown_grace_s,
-    )
+    address, base_url = listener.getsockname()[:2], _base_url(settings, listener)
     with _worker(settings, redis_url) if with_worker else contextlib.nullcontext():
-        _Server(config, base_url=_base_url(settings, listener)).run(sockets=[listener])
+        if settings.processes == 1:
+            _serve_alone(settings, listener, client=client, base_url=base_url)
+            return
+        _refuse_false_trust(settings)
+        family = listener.family
+        listener.close()  # it was alone on its port; the processes share it
+        serve_side_by_side(
+            settings,
+            address=address,
+            family=family,
+            redis_url=redis_url,
+            when_ready=partial(_greet, base_url),
+        )
+
+
+def _serve_alone(
+    settings: Settings, listener: socket.socket, *, client: redis.Redis, base_url: str
+) -> None:
+    # Loaded on use: beside others, this process itself answers nothing.
+    from service.serving import serve_from  # noqa: PLC0415
+
+    try:
+        serve_from(listener, settings, client=client, when_ready=partial(_greet, base_url))
+    except InvalidTrust as error:
+        _give_up_for_trust(error)
+
+
+def _refuse_false_trust(settings: Settings) -> None:
+    """Give up here, before every process does."""
+    if settings.oidc_file:
+        try:
+            read_trust(settings.oidc_file)
+        except InvalidTrust as error:
+            _give_up_for_trust(error)
+
+
+def _give_up_for_trust(error: InvalidTrust) -> NoReturn:
+    _give_up(f"{variable_of('oidc_file')}: {error}", EXIT_USAGE)
+
+
+def _greet(base_url: str) -> None:
+    """Say how to use the service."""
+    from service.api.examples import curl_command  # noqa: PLC0415  # as above
+
+    sys.stderr.write(f"Setpoint listens on {base_url}\nTry it:\n\n  {curl_command(base_url)}\n\n")
+    sys.stderr.flush()
 
 
 def _refuse_to_serve_strangers(settings: Settings, client: redis.Redis) -> None:
@@ -102,36 +131,6 @@ def _refuse_to_serve_strangers(settings: Settings, client: redis.Redis) -> None:
             "`setpoint keys create --name admin --scope admin`, or listen on 127.0.0.1",
             EXIT_USAGE,
         )
-
-
-class _Server(uvicorn.Server):
-    """Uvicorn that says how to use the service once it is ready, and leaves cleaning up to us."""
-
-    def __init__(self, config: uvicorn.Config, *, base_url: str) -> None:
-        super().__init__(config)
-        self._base_url = base_url
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then greet."""
-        await super().startup(sockets=sockets)
-        if self.started and not self.should_exit:
-            sys.stderr.write(f"Setpoint listens on {self._base_url}\nTry it:\n\n")
-            sys.stderr.write(f"  {curl_command(self._base_url)}\n\n")
-            sys.stderr.flush()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Let SIGTERM and SIGINT end the loop.
-
-        Uvicorn would raise them again afterwards, which ends the process before the store is.
-        """
-        caught = (signal.SIGTERM, signal.SIGINT)
-        before = [signal.signal(number, self.handle_exit) for number in caught]
-        try:
-            yield
-        finally:
-            for number, handler in zip(caught, before, strict=True):
-                signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -170,55 +169,9 @@ def _worker(settings: Settings, redis_url: str) -> Iterator[None]:
     if importlib.util.find_spec("workers.__main__") is None:
         yield
         return
-    stopping = threading.Event()
-    keeper = _WorkerKeeper(
-        child_environment(redis_url=redis_url, data_dir=settings.data_dir), stopping
-    )
-    keeper.start()
-    try:
+    environment = child_environment(redis_url=redis_url, data_dir=settings.data_dir)
+    with Keeper("worker", arguments=["-m", "workers"], environment=environment):
         yield
-    finally:
-        stopping.set()
-        keeper.end()
-
-
-class _WorkerKeeper(threading.Thread):
-    """Starts a worker whenever none runs, with a growing pause after each early end."""
-
-    def __init__(self, environment: dict[str, str], stopping: threading.Event) -> None:
-        super().__init__(name="worker", daemon=True)
-        self._environment = environment
-        self._stopping = stopping
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def run(self) -> None:
-        """Start a worker, wait for its end, and start the next one."""
-        for pause_s in itertools.chain(_WORKER_PAUSES_S, itertools.repeat(_WORKER_PAUSES_S[-1])):
-            if self._stopping.is_set():
-                return
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "workers"],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C reaches us; we end the worker
-                preexec_fn=end_with_parent,  # noqa: PLW1509  # one system call, no Python locks
-            )
-            _log.info("worker_started", pid=self._process.pid)
-            code = self._process.wait()
-            if self._stopping.wait(pause_s):
-                return
-            _log.error("worker_ended", exit_code=code)
-
-    def end(self) -> None:
-        """Ask the worker to end, then make it."""
-        process = self._process
-        if process is not None:
-            process.terminate()
-            try:
-                process.wait(timeout=_WORKER_STOP_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        self.join(timeout=_WORKER_STOP_LIMIT_S)
 
 
 def _base_url(settings: Settings, listener: socket.socket) -> str:

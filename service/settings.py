@@ -60,6 +60,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: Annotated[
         int, Meta(ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
     ] = 8000
+    processes: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="Processes that answer requests, on one port and one store; about one for "
+            "each core.",
+        ),
+    ] = 1
     data_dir: Annotated[
         str,
         Meta(min_length=1, max_length=4096, description="Folder of the embedded store."),
@@ -159,12 +168,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(
             ge=1,
             le=10_000,
-            description="Requests in flight at once, and event streams beside them; one more is "
-            "answered 429 with Retry-After.",
+            description="Requests in flight at once in one process, and event streams beside them; "
+            "one more is answered 429 with Retry-After.",
         ),
     ] = 64
     compute_threads: Annotated[
-        int, Meta(ge=1, le=256, description="Threads that compute answers.")
+        int, Meta(ge=1, le=256, description="Threads of one process that compute answers.")
     ] = 8
     warm_up: Annotated[
         bool, Meta(description="Load the latency model in the background right after the start.")

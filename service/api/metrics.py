@@ -1,7 +1,8 @@
 """Prometheus metrics of the API."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
 from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 METRICS_MEDIA_TYPE = "text/plain; version=0.0.4"
@@ -11,12 +12,19 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
-    """Counters of one application in a registry of its own, beside what it shares with others."""
+    """Counters of one application in a registry of its own, beside what it shares with others.
+
+    Where several processes serve side by side (`service.processes`), those of all are exposed.
+    """
 
     def __init__(self, *shared: Collector) -> None:
         self._registry = CollectorRegistry()
+        self._exposed = self._registry
+        if values.ValueClass is not values.MutexValue:  # one of several processes
+            self._exposed = CollectorRegistry()
+            MultiProcessCollector(self._exposed)  # type: ignore[no-untyped-call]
         for collector in shared:
-            self._registry.register(collector)
+            self._exposed.register(collector)
         self._requests = Counter(
             "setpoint_http_requests",
             "Requests answered, by route, method and status.",
@@ -31,7 +39,10 @@ class Metrics:
             registry=self._registry,
         )
         self._in_flight = Gauge(
-            "setpoint_http_requests_in_flight", "Requests in work.", registry=self._registry
+            "setpoint_http_requests_in_flight",
+            "Requests in work.",
+            registry=self._registry,
+            multiprocess_mode="livesum",
         )
         self._store_errors = Counter(
             "setpoint_store_errors",
@@ -89,4 +100,4 @@ class Metrics:
 
     def expose(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self._exposed)

@@ -10,12 +10,20 @@ import click
 @click.option("--host", help="Address to listen on; loopback when not given.")
 @click.option("--port", type=int, help="Port to listen on.")
 @click.option("--data-dir", help="Folder of the embedded store.")
+@click.option("--processes", type=int, help="Processes that answer requests; one when not given.")
 @click.option("--no-worker", is_flag=True, help="Start no local worker.")
-def serve(*, host: str | None, port: int | None, data_dir: str | None, no_worker: bool) -> None:
+def serve(
+    *,
+    host: str | None,
+    port: int | None,
+    data_dir: str | None,
+    processes: int | None,
+    no_worker: bool,
+) -> None:
     """Start the API, the embedded store and one local worker."""
     from service.run import serve as run  # noqa: PLC0415  # the web framework is loaded on use
 
-    run(host=host, port=port, data_dir=data_dir, with_worker=not no_worker)
+    run(host=host, port=port, data_dir=data_dir, processes=processes, with_worker=not no_worker)
 
 
 @click.command()
