@@ -11,6 +11,7 @@ from api_schemas.slo import Slo, TargetOutcome
 from api_schemas.workload import Workload
 from service.tuning.accepted_load import accepted_workload
 from service.tuning.calibrations.known import Calibrations, KnownCalibration, calibration_for
+from service.tuning.engine.batch_limits import Usage
 from service.tuning.lengths import mean_tokens
 from service.tuning.memory.plan import GIB, KvPlan, MemoryPlan
 from service.tuning.models import catalogue
@@ -28,9 +29,11 @@ def estimate(
     *,
     resolve_model: ModelResolver = catalogue.resolve_model,
     calibrations: Calibrations = (),
+    usage: Usage = "serve",
 ) -> Estimate:
     """Return whether the configuration fits, its memory, and its latency under the workload.
 
+    `usage` is the entry point whose defaults are filled in: `vllm serve` or the `LLM` class.
     A configuration that vLLM would refuse is an answer with `fits` false and error findings.
 
     Raises:
@@ -44,6 +47,7 @@ def estimate(
         workload=workload,
         slo=slo,
         resolve_model=resolve_model,
+        usage=usage,
     )
     known = calibration_for(
         calibrations,
@@ -54,7 +58,7 @@ def estimate(
         speculative=situation.speculative,
     )
     shortened = _at_largest_length(situation, workload)
-    whole = _with_whole_experts(situation, request, resolve_model)
+    whole = _with_whole_experts(situation, request, resolve_model, usage)
     performance, outcomes = _perform(shortened or whole or situation, workload, slo, known)
     is_calibrated = known is not None and performance is not None
     return Estimate(
@@ -159,7 +163,7 @@ def _length_notes(situation: Situation, shortened: Situation | None) -> list[Fin
 
 
 def _with_whole_experts(
-    situation: Situation, request: EstimateRequest, resolve_model: ModelResolver
+    situation: Situation, request: EstimateRequest, resolve_model: ModelResolver, usage: Usage
 ) -> Situation | None:
     """Return the situation with expert parallelism, where the cut of the experts is all it lacks.
 
@@ -177,6 +181,7 @@ def _with_whole_experts(
         workload=None,
         slo=None,
         resolve_model=resolve_model,
+        usage=usage,
     )
     return whole if whole.fits else None
 

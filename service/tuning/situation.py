@@ -11,6 +11,7 @@ from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef, Speculative
 from api_schemas.slo import Slo
 from api_schemas.workload import Workload
+from service.tuning.engine.batch_limits import Usage
 from service.tuning.engine.defaults import effective_config
 from service.tuning.engine.platform import speculative_method
 from service.tuning.engine.versions import EngineVersion, parse_version
@@ -65,8 +66,11 @@ def look_up(
     workload: Workload | None,
     slo: Slo | None,
     resolve_model: ModelResolver,
+    usage: Usage = "serve",
 ) -> Situation:
     """Return the request with model, node and release resolved, planned and checked.
+
+    `usage` is the entry point: the `LLM` class has batch limits of its own.
 
     Raises:
         TuningError: The model, GPU, version or architecture is unknown, or a value is nonsense.
@@ -76,7 +80,7 @@ def look_up(
     node, notes = resolve_hardware(hardware)
     given = with_model_extras(engine.config or EngineConfig(), model)
     spec = resolve_model(model)
-    effective = effective_config(given, spec=spec, node=node, version=version)
+    effective = effective_config(given, spec=spec, node=node, version=version, usage=usage)
     draft, unknown = _resolve_draft(effective, model, resolve_model)
     env = engine.env or {}
     plan = plan_memory(

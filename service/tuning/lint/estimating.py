@@ -10,6 +10,7 @@ from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
 from api_schemas.slo import Slo, TargetOutcome
 from service.tuning.calibrations.known import Calibrations
+from service.tuning.engine.batch_limits import Usage
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.catalogue import resolve_hardware
 from service.tuning.lint.findings import gate_finding
@@ -30,11 +31,12 @@ class Judging(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """The model and the hardware of one engine, as far as they are known."""
+    """The model and the hardware of one engine, as far as they are known, and how it is used."""
 
     model: ModelRef | None
     spec: ModelSpec | None
     hardware: Hardware | None
+    usage: Usage = "serve"
 
 
 def judge_settings(
@@ -76,7 +78,12 @@ def judge_settings(
     # The simulation compiles code when it is imported: checks without hardware need none of it.
     from service.tuning.estimate import estimate  # noqa: PLC0415
 
-    answer = estimate(asked, resolve_model=judging.resolve_model, calibrations=judging.calibrations)
+    answer = estimate(
+        asked,
+        resolve_model=judging.resolve_model,
+        calibrations=judging.calibrations,
+        usage=subject.usage,
+    )
     return [*answer.findings, *_missed(answer)], answer
 
 

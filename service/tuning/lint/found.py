@@ -5,9 +5,9 @@ from typing import Literal
 import msgspec
 
 from api_schemas.base import Json
+from service.tuning.engine.batch_limits import Usage
 from service.tuning.lint.text import Span, Text
 
-Usage = Literal["serve", "llm"]
 Form = Literal["shell", "items", "yaml", "python", "env"]
 """How arguments stand in the file: words of a command, items of a list, keys, keywords; or only
 variables."""

@@ -60,7 +60,7 @@ def judge_engine(engine: FoundEngine, *, file: SourceFile, judging: Judging) -> 
     model = request.model or _model_ref(read)
     spec, unknown = _resolve(model, judging, engine, file)
     hardware = None if read.unresolved else _hardware(request, read, engine)
-    subject = Subject(model=model, spec=spec, hardware=hardware)
+    subject = Subject(model=model, spec=spec, hardware=hardware, usage=engine.usage)
     by_rules, estimate = judge_settings(read, subject, release.version, judging)
     findings = _all_findings(engine, read, by_rules, version=release.version, file=file)
     if request.from_version is not None and engine.form != "env":
@@ -124,6 +124,7 @@ def _with_upgrade(
         spec=subject.spec,
         node=node,
         location=locate(file, engine.span),
+        usage=engine.usage,
     )
     return [
         *with_history(findings, before, step),

@@ -11,6 +11,7 @@ from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
 from api_schemas.explanation import Finding, Location
 from service.tuning.engine.argv import setting_argv
+from service.tuning.engine.batch_limits import Usage
 from service.tuning.engine.defaults import effective_config
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.errors import InvalidRequest
@@ -45,6 +46,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     spec: ModelSpec | None
     node: Node | None
     location: Location
+    usage: Usage = "serve"
 
 
 def with_history(
@@ -101,7 +103,7 @@ def changed_defaults(step: Step) -> Iterator[Finding]:
 
 def _compared(step: Step, spec: ModelSpec, node: Node) -> Iterator[Finding]:
     def filled(version: EngineVersion) -> EngineConfig:
-        return effective_config(step.given, spec=spec, node=node, version=version)
+        return effective_config(step.given, spec=spec, node=node, version=version, usage=step.usage)
 
     before, after = filled(step.old), filled(step.new)
     for name in _COMPARED:

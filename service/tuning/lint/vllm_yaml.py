@@ -36,7 +36,8 @@ def read_vllm_yaml(document: Mapping, content: str) -> Reading:
     words = [Word(Text.near("vllm", start)), Word(Text.near("serve", start))]
     remarks: list[Remark] = []
     for key, value in document.all_entries():
-        name = key.text.value.replace("_", "-")
+        flag, equals, attached = key.text.value.partition("=")
+        name = flag.replace("_", "-") + equals + attached
         if name in {"model", "model-tag"} and isinstance(value, Scalar):
             words.insert(2, word_of(value, content))
         elif isinstance(value, Scalar) and value.value is False:

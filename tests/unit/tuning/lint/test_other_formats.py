@@ -2,6 +2,8 @@
 
 import pytest
 
+from api_schemas.engine import Engine
+from api_schemas.hardware import Hardware
 from service.tuning.lint.limits import Unreadable
 from tests.unit.tuning.lint.asked import argv, checked, config_of, engines, found
 
@@ -267,3 +269,25 @@ def test_fragments_in_markdown_are_passed_over() -> None:
     assert len(engines(content, "a.md")) == 1
     (engine,) = engines("from vllm import LLM\nLLM('m', seed=..., revision=b'x')\n", "a.py")
     assert [given.unresolved for given in engine.given] == ["...", "b'x'"]
+
+
+def test_the_llm_class_is_estimated_with_its_own_batch_limits() -> None:
+    """Offline, vLLM takes twice the tokens a step that its server does on large GPUs."""
+    request = {"hardware": Hardware(gpu="H100-SXM5-80GB"), "engine": Engine(version="0.33.0")}
+    offline = 'from vllm import LLM\nllm = LLM(model="Qwen/Qwen3-8B", max_model_len=8192)\n'
+    server = "vllm serve Qwen/Qwen3-8B --max-model-len 8192"
+
+    limits = [
+        report.estimate.defaults_applied.max_num_batched_tokens
+        for report in (checked("run.py", offline, **request), checked("run.sh", server, **request))
+        if report.estimate is not None
+    ]
+
+    assert limits == [16384, 8192]
+
+
+def test_values_attached_to_keys_keep_their_underscores() -> None:
+    """In vLLM's own file only the flag's name is written with dashes."""
+    (engine,) = engines("model: a/b\nchat_template=my_chat.jinja: true\n", "vllm.yaml")
+
+    assert config_of(engine).chat_template == "my_chat.jinja"
