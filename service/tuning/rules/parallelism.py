@@ -1,5 +1,6 @@
 """Rules of pipeline, data, context and expert parallelism, and of the GPUs they take."""
 
+import math
 from collections.abc import Iterator
 
 from service.tuning.hardware.spec import Node
@@ -34,9 +35,21 @@ def _too_few_gpus(context: RuleContext, node: Node) -> Iterator[Remark]:
     world = context.world_size
     if world > node.num_gpus:
         yield Remark(
-            message=f"The parallel sizes multiply to {world} GPUs, but there are {node.num_gpus}.",
-            suggestion=f"Keep tensor x pipeline x data parallelism within {node.num_gpus}.",
+            message=f"The parallel sizes multiply to {world} GPUs, but the hardware names"
+            f" {node.nodes} x {node.gpus_per_node} of them.",
+            suggestion=f"{_missing_hardware(node, world)} Else keep tensor x pipeline x data"
+            f" parallelism within {node.num_gpus}.",
         )
+
+
+def _missing_hardware(node: Node, world: int) -> str:
+    """Return which field of the request to write when the hardware does have that many GPUs."""
+    nodes = math.ceil(world / node.gpus_per_node)
+    fields = f"/hardware/nodes to {nodes} (it is {node.nodes})"
+    if node.gpus_per_node == 1:
+        per_node = math.ceil(world / node.nodes)
+        fields = f"/hardware/gpus_per_node to {per_node} (it is 1), or {fields}"
+    return f"If there are more GPUs, set {fields}."
 
 
 def _needs_a_launcher(context: RuleContext, node: Node) -> Iterator[Remark]:

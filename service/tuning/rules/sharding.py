@@ -8,14 +8,19 @@ import msgspec
 
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.models.spec import (
-    DenseFeedForward,
     GroupedQueryAttention,
     LatentAttention,
     LinearAttention,
-    MixtureOfExperts,
     ModelSpec,
     Quantization,
     StateSpace,
+)
+from service.tuning.rules.widths import (
+    Split,
+    Width,
+    published_width,
+    quantized_widths,
+    widths,
 )
 
 _VOCAB_PADDING = 64
@@ -28,8 +33,10 @@ _GROUPED_METHODS = frozenset(
 _MOE_PADS_GROUPS = "0.11.0"
 """Before it the 4-bit expert kernel failed on odd shards (vllm issue 17604 at 0.9.1)."""
 
-_PADDED_WIDTHS = {("Qwen2ForCausalLM", 29_568): 29_696}
-"""MLP widths that the publisher pads before quantising: Qwen's 4-bit and 8-bit 72B checkpoints."""
+_FINER_FP8_BLOCKS = "0.29.0"
+"""From here on the scales of cut experts are repeated over smaller blocks, where such divide a
+rank's share: fused_moe/oracle/fp8.py in 0.29.0, and not yet in 0.28.0."""
+_LEAST_FP8_BLOCK = 32
 
 ObstacleKind = Literal[
     "attention_heads",
@@ -40,14 +47,6 @@ ObstacleKind = Literal[
     "fp8_block",
     "quantization_group",
 ]
-
-
-class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """How the layers are cut: what counts for the width that one rank holds."""
-
-    tensor_parallel_size: int
-    expert_ranks: int
-    """Ranks that share one expert's width; 1 with expert parallelism."""
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +84,7 @@ def _obstacles(spec: ModelSpec, *, split: Split, version: EngineVersion) -> Iter
     yield from _vocabulary(spec, ranks=split.tensor_parallel_size)
     yield from _feed_forward(spec, split=split)
     if spec.quantization is not None:
-        yield from _fp8_blocks(spec, spec.quantization, split=split)
+        yield from _fp8_blocks(spec, spec.quantization, split=split, version=version)
         yield from _groups(spec, spec.quantization, split=split, version=version)
 
 
@@ -149,30 +148,10 @@ def _vocabulary(spec: ModelSpec, *, ranks: int) -> Iterator[Obstacle]:
         )
 
 
-class Width(msgspec.Struct, frozen=True, kw_only=True):
-    """The inner width of a feed-forward part and the ranks that share it."""
-
-    name: str
-    size: int
-    ranks: int
-
-
-def _widths(spec: ModelSpec, *, split: Split) -> Iterator[Width]:
-    ranks = split.tensor_parallel_size
-    for group in spec.layers:
-        part = group.feed_forward
-        if isinstance(part, DenseFeedForward):
-            yield Width(name="MLP", size=part.intermediate_size, ranks=ranks)
-        elif isinstance(part, MixtureOfExperts):
-            yield Width(name="expert", size=part.expert_intermediate_size, ranks=split.expert_ranks)
-            yield Width(name="shared expert", size=part.shared_intermediate_size, ranks=ranks)
-            yield Width(name="MLP", size=part.parallel_dense_intermediate_size, ranks=ranks)
-
-
 def _feed_forward(spec: ModelSpec, *, split: Split) -> Iterator[Obstacle]:
     # mxfp4 kernels pad the expert width of each rank (gpt-oss): nothing to divide there.
     is_padded = spec.quantization is not None and spec.quantization.scheme == "mxfp4"
-    for width in _widths(spec, split=split):
+    for width in widths(spec, split=split):
         if width.size % width.ranks and not (is_padded and width.name == "expert"):
             yield Obstacle(
                 kind="feed_forward",
@@ -181,18 +160,59 @@ def _feed_forward(spec: ModelSpec, *, split: Split) -> Iterator[Obstacle]:
             )
 
 
-def _fp8_blocks(spec: ModelSpec, quantization: Quantization, *, split: Split) -> Iterator[Obstacle]:
-    if quantization.scheme != "fp8_block":
-        return
-    block = max(quantization.block_shape or (128, 128))
-    for width in _quantized_widths(spec, quantization, split=split):
-        shard = width.size // width.ranks
-        if width.ranks > 1 and shard % block:
+def _fp8_blocks(
+    spec: ModelSpec, quantization: Quantization, *, split: Split, version: EngineVersion
+) -> Iterator[Obstacle]:
+    for width in _cut_blocks(spec, quantization, split=split):
+        if _finer_block(width, spec, quantization, version=version) is None:
+            block, shard = max(_fp8_block(quantization)), width.size // width.ranks
             yield Obstacle(
                 kind="fp8_block",
                 message=f"The {width.name} width {width.size} over {width.ranks} ranks leaves"
                 f" {shard}, which is no multiple of the checkpoint's fp8 block of {block}.",
             )
+
+
+def _cut_blocks(spec: ModelSpec, quantization: Quantization, *, split: Split) -> Iterator[Width]:
+    """Yield the widths of which a rank's share is no whole number of fp8 blocks."""
+    if quantization.scheme != "fp8_block":
+        return
+    block = max(_fp8_block(quantization))
+    for width in quantized_widths(spec, quantization, split=split):
+        if width.ranks > 1 and width.size // width.ranks % block:
+            yield width
+
+
+def _fp8_block(quantization: Quantization) -> tuple[int, int]:
+    return quantization.block_shape or (128, 128)
+
+
+def _finer_block(
+    width: Width, spec: ModelSpec, quantization: Quantization, *, version: EngineVersion
+) -> int | None:
+    """Return the smaller block that a release spreads an expert's scales over, None for none.
+
+    Linear layers have no such way out, and of the methods only fp8 itself takes it: 0.33.0
+    compressed_tensors and quark still refuse.
+    """
+    can_refine = version.since(_FINER_FP8_BLOCKS) and quantization.method == "fp8"
+    if width.name != "expert" or not can_refine:
+        return None
+    shard = width.size // width.ranks
+    finer = math.gcd(*_fp8_block(quantization), shard, spec.hidden_size)
+    return finer if finer >= _LEAST_FP8_BLOCK else None
+
+
+def refined_expert_block(spec: ModelSpec, *, split: Split, version: EngineVersion) -> int | None:
+    """Return the smaller block that cut fp8 experts get in this release, None where none do."""
+    quantization = spec.quantization
+    if quantization is None:
+        return None
+    found = (
+        _finer_block(width, spec, quantization, version=version)
+        for width in _cut_blocks(spec, quantization, split=split)
+    )
+    return next((block for block in found if block is not None), None)
 
 
 def _groups(
@@ -203,7 +223,7 @@ def _groups(
         return
     if quantization.scheme not in {"int4", "int8_w8a16"}:
         return
-    for width in _quantized_widths(spec, quantization, split=split):
+    for width in quantized_widths(spec, quantization, split=split):
         is_padded_expert = width.name == "expert" and version.since(_MOE_PADS_GROUPS)
         # Dense layers and shared experts of a mixture are often left in 16 bit without the config
         # saying so: GLM-4.5-Air runs in 4 bit over 8 ranks, which its 10944 and 1408 forbid.
@@ -219,19 +239,12 @@ def _groups(
             )
 
 
-def published_width(spec: ModelSpec, width: Width) -> int:
-    """Return the width that the publisher's own quantised checkpoint has."""
-    if width.name != "MLP":
-        return width.size
-    return _PADDED_WIDTHS.get((spec.architecture, width.size), width.size)
-
-
 def unpadded_width(spec: ModelSpec) -> int | None:
     """Return the MLP width that only an unpadded quantised checkpoint has, if this is one."""
     if spec.quantization is None or spec.quantization.method not in _GROUPED_METHODS:
         return None
     split = Split(tensor_parallel_size=1, expert_ranks=1)
-    found = (w.size for w in _widths(spec, split=split) if published_width(spec, w) != w.size)
+    found = (w.size for w in widths(spec, split=split) if published_width(spec, w) != w.size)
     return next(found, None)
 
 
@@ -242,44 +255,8 @@ def misaligned_expert_shard(spec: ModelSpec, *, split: Split) -> Width | None:
         return None
     if quantization.method not in _GROUPED_METHODS:
         return None
-    for width in _quantized_widths(spec, quantization, split=split):
+    for width in quantized_widths(spec, quantization, split=split):
         shard = width.size // width.ranks
         if width.name == "expert" and width.ranks > 1 and shard % quantization.group_size:
             return width
     return None
-
-
-def _quantized_widths(
-    spec: ModelSpec, quantization: Quantization, *, split: Split
-) -> Iterator[Width]:
-    """Yield the input widths of the row-split layers that the checkpoint quantises."""
-    for width in _widths(spec, split=split):
-        is_expert = width.name == "expert"
-        if quantization.experts_only and not is_expert:
-            continue
-        if width.size and not _is_ignored(width.name, quantization.ignore):
-            yield width
-    if not quantization.experts_only and not _is_ignored("attention", quantization.ignore):
-        yield from _attention_outputs(spec, ranks=split.tensor_parallel_size)
-
-
-def _attention_outputs(spec: ModelSpec, *, ranks: int) -> Iterator[Width]:
-    for group in spec.layers:
-        mixer = group.mixer
-        if isinstance(mixer, GroupedQueryAttention):
-            size = mixer.num_heads * mixer.v_head_dim
-            yield Width(name="attention output", size=size, ranks=ranks)
-
-
-_MARKS = {
-    "MLP": ("mlp.down", "mlp.up", "mlp.gate_", "mlp.*", "mlp$", "down_proj", "feed_forward"),
-    "expert": (".experts", "experts."),
-    "shared expert": ("shared_expert",),
-    "attention": ("attn", "o_proj", "attention"),
-}
-
-
-def _is_ignored(name: str, ignore: tuple[str, ...]) -> bool:
-    """Whether any pattern names such parts; when in doubt they count as not quantised."""
-    marks = _MARKS[name]
-    return any(mark in f"{pattern}$" for pattern in ignore for mark in marks)

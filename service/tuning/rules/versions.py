@@ -8,6 +8,7 @@ from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.facts import choices, is_known, refusal, setting_history
 from service.tuning.engine.platform import model_runner
+from service.tuning.engine.versions import EngineVersion
 from service.tuning.models.spec import ModelSpec
 from service.tuning.rules.base import (
     Remark,
@@ -169,16 +170,24 @@ def _old_release(context: RuleContext) -> Iterator[Remark]:
 
 def _architecture(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
     for entry in read_rules_data("architectures")["architectures"]:
-        if entry["name"] != spec.architecture or context.version.since(entry["since"]):
-            continue
-        falls_back = entry.get("falls_back", False)
-        way = "at best runs, far slower, through Transformers" if falls_back else "refuses"
-        yield Remark(
-            severity="warning" if falls_back else None,
-            message=f"vLLM {context.version.text} {way} {spec.architecture}: code for it came with"
-            f" {entry['since']} ({entry['where']}).",
-            suggestion=f"Use vLLM {entry['since']} or newer.",
-        )
+        if entry["name"] == spec.architecture and not context.version.since(entry["since"]):
+            yield _unlisted(entry, context.version)
+
+
+def _unlisted(entry: Mapping[str, Json], version: EngineVersion) -> Remark:
+    is_read = EngineVersion.of(entry["absent_in"]).since(version.text)
+    falls_back = entry.get("falls_back", False)
+    way = "refuses"
+    if not is_read:
+        way = "may not have code for"
+    elif falls_back:
+        way = "at best runs, far slower and through Transformers,"
+    return Remark(
+        severity="warning" if falls_back or not is_read else None,
+        message=f"vLLM {version.text} {way} {entry['name']}: {entry['absent_in']} lists no code for"
+        f" it, {entry['since']} does.",
+        suggestion=f"Use vLLM {entry['since']} or newer.",
+    )
 
 
 RULES: tuple[Rule, ...] = (
@@ -258,7 +267,10 @@ RULES: tuple[Rule, ...] = (
         " with architectures not supported, or fall back to slow code of another library.",
         settings=("model",),
         severity="error",
-        source=(vllm("model_executor/models/registry.py"), thread("issue 22231")),
+        source=(
+            vllm("model_executor/models/registry.py of 31 releases, 0.8.2 to 0.33.0"),
+            thread("issue 22231"),
+        ),
         check=with_model(_architecture),
     ),
 )

@@ -15,8 +15,13 @@ from service.tuning.rules.base import (
     with_node,
 )
 from service.tuning.rules.quantization import method_family, stated_method
-from service.tuning.rules.sharding import Split, misaligned_expert_shard, unpadded_width
+from service.tuning.rules.sharding import (
+    misaligned_expert_shard,
+    refined_expert_block,
+    unpadded_width,
+)
 from service.tuning.rules.tensor_parallel import obstacle_check
+from service.tuning.rules.widths import Split
 
 _SETTING = ("quantization",)
 _SLOW_NAMES = {"awq": "awq_marlin", "gptq": "gptq_marlin"}
@@ -49,12 +54,30 @@ def _needless(context: RuleContext) -> Iterator[Remark]:
         )
 
 
-def _expert_groups(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
+def _split(context: RuleContext) -> Split:
     ranks = context.tensor_parallel_size
     expert_ranks = 1 if context.expert_parallel else ranks * context.data_parallel_size
-    width = misaligned_expert_shard(
-        spec, split=Split(tensor_parallel_size=ranks, expert_ranks=expert_ranks)
-    )
+    return Split(tensor_parallel_size=ranks, expert_ranks=expert_ranks)
+
+
+def _fp8_blocks(context: RuleContext) -> Iterator[Remark]:
+    yield from obstacle_check("fp8_block")(context)
+    spec = context.spec
+    if spec is None:
+        return
+    block = refined_expert_block(spec, split=_split(context), version=context.version)
+    if block is not None:
+        yield Remark(
+            severity="warning",
+            message="Each rank's share of an expert is no whole number of the checkpoint's fp8"
+            f" blocks: the scales are spread over blocks of {block}, which only the Triton kernel"
+            " takes; the faster ones of this GPU stay unused.",
+            suggestion="Use enable_expert_parallel or a smaller tensor_parallel_size.",
+        )
+
+
+def _expert_groups(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
+    width = misaligned_expert_shard(spec, split=_split(context))
     if width is not None:
         yield Remark(
             message=f"Each rank holds {width.size // width.ranks} of the expert width"
@@ -110,12 +133,16 @@ RULES: tuple[Rule, ...] = (
         id="QNT006",
         title="Shards are whole fp8 blocks",
         help="Checkpoints with fp8 scales per block of 128 need 128 to divide what each rank"
-        " holds. 768-wide experts over four ranks leave 192, which is refused; expert"
-        " parallelism keeps them whole.",
+        " holds. 768-wide experts over four ranks leave 192, which releases up to 0.28 refuse;"
+        " later ones spread the scales over blocks of 64, for one kernel alone. Expert"
+        " parallelism keeps experts whole.",
         settings=("tensor_parallel_size",),
         severity="error",
-        source=(vllm("quantization/utils/fp8_utils.py"), thread("issue 25292")),
-        check=obstacle_check("fp8_block"),
+        source=(
+            vllm("quantization/utils/fp8_utils.py; fused_moe/oracle/fp8.py"),
+            thread("issues 25292 and 54178"),
+        ),
+        check=_fp8_blocks,
     ),
     Rule(
         id="QNT007",

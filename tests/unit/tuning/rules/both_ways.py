@@ -452,7 +452,14 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
     ("QNT005", {"model": _AWQ, "quantization": "awq"}, {"model": _AWQ}),
     (
         "QNT006",
-        {"model": QWEN_MOE_FP8, "gpus": 4, "tensor_parallel_size": 4, "planned": False},
+        {"model": QWEN_MOE_FP8, "gpus": 4, "tensor_parallel_size": 4, "planned": False}
+        | {"release": "0.28.0"},
+        {"model": QWEN_MOE_FP8, "gpus": 4, "tensor_parallel_size": 4, "release": "0.28.0"}
+        | {"enable_expert_parallel": True},
+    ),
+    (
+        "QNT006",
+        {"model": QWEN_MOE_FP8, "gpus": 4, "tensor_parallel_size": 4},
         {"model": QWEN_MOE_FP8, "gpus": 4, "tensor_parallel_size": 4}
         | {"enable_expert_parallel": True},
     ),
@@ -652,6 +659,11 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         "VER008",
         {"model": "Qwen/Qwen3-8B", "release": "0.8.3"},
         {"model": "Qwen/Qwen3-8B", "release": "0.8.4"},
+    ),
+    (
+        "VER008",
+        {"model": "Qwen/Qwen3.6-27B", "release": "0.16.0"},
+        {"model": "Qwen/Qwen3.6-27B", "release": "0.17.0"},
     ),
 )
 """Rule, where it fires, where it does not."""

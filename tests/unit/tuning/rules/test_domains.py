@@ -1,5 +1,6 @@
 """The legal values that the search chooses from."""
 
+import msgspec
 import pytest
 
 from api_schemas.engine import EngineConfig
@@ -35,8 +36,7 @@ from tests.unit.tuning.rules.builders import (
         ("huggyllama/llama-30b", (1, 2, 4)),
         ("openai-community/gpt2-xl", (1,)),
         ("microsoft/phi-4", (1, 2)),
-        (QWEN_MOE_FP8, (1, 2)),
-        ("MiniMaxAI/MiniMax-M2.7", (1, 2, 4)),
+        ("MiniMaxAI/MiniMax-M2.7", (1, 2, 4, 8)),
     ],
 )
 def test_tensor_parallel_sizes_up_to_eight(model: str, sizes: tuple[int, ...]) -> None:
@@ -44,10 +44,48 @@ def test_tensor_parallel_sizes_up_to_eight(model: str, sizes: tuple[int, ...]) -
     assert legal_tensor_parallel_sizes(spec_of(model), num_gpus=8, version=version()) == sizes
 
 
+@pytest.mark.parametrize(
+    ("model", "release", "sizes"),
+    [
+        (QWEN_MOE_FP8, "0.28.0", (1, 2)),
+        (QWEN_MOE_FP8, "0.29.0", (1, 2, 4, 8)),
+        ("MiniMaxAI/MiniMax-M2.5", "0.18.0", (1, 2, 4)),
+        ("MiniMaxAI/MiniMax-M2.5", "0.29.0", (1, 2, 4, 8)),
+    ],
+)
+def test_narrow_fp8_experts_may_be_cut_once_their_scales_can_be(
+    model: str, release: str, sizes: tuple[int, ...]
+) -> None:
+    """Up to 0.28 a share of 192 is refused over blocks of 128; later the blocks are cut to 64."""
+    found = legal_tensor_parallel_sizes(spec_of(model), num_gpus=8, version=version(release))
+
+    assert found == sizes
+
+
+def test_only_the_fp8_method_cuts_its_blocks() -> None:
+    """The same experts in compressed-tensors' blocks are refused in every release."""
+    fp8 = spec_of(QWEN_MOE_FP8)
+    assert fp8.quantization is not None
+    other = msgspec.structs.replace(fp8.quantization, method="compressed-tensors")
+    spec = msgspec.structs.replace(fp8, quantization=other)
+
+    refused = find_obstacle(spec, tensor_parallel_size=4, version=version())
+
+    assert refused is not None
+    assert refused.kind == "fp8_block"
+
+
+def test_blocks_are_not_cut_below_thirty_two() -> None:
+    """A share of 48 leaves a common divisor of 16, which no kernel takes."""
+    refused = find_obstacle(spec_of(QWEN_MOE_FP8), tensor_parallel_size=16, version=version())
+
+    assert refused is not None
+
+
 def test_expert_parallelism_frees_narrow_experts() -> None:
     """Experts that stay whole need not divide into fp8 blocks."""
     sizes = legal_tensor_parallel_sizes(
-        spec_of(QWEN_MOE_FP8), num_gpus=8, version=version(), enable_expert_parallel=True
+        spec_of(QWEN_MOE_FP8), num_gpus=8, version=version("0.28.0"), enable_expert_parallel=True
     )
 
     assert sizes == (1, 2, 4, 8)
@@ -57,8 +95,10 @@ def test_data_parallel_ranks_share_experts_without_expert_parallelism() -> None:
     """Experts are cut over tensor x data parallel ranks, so more of either may not divide."""
     spec = spec_of(QWEN_MOE_FP8)
 
-    alone = find_obstacle(spec, tensor_parallel_size=2, version=version())
-    doubled = find_obstacle(spec, tensor_parallel_size=2, version=version(), data_parallel_size=2)
+    release = version("0.28.0")
+
+    alone = find_obstacle(spec, tensor_parallel_size=2, version=release)
+    doubled = find_obstacle(spec, tensor_parallel_size=2, version=release, data_parallel_size=2)
 
     assert alone is None
     assert doubled is not None
