@@ -66,7 +66,6 @@ def read_config(
     width = hidden_size(text)
     vision, vision_stated = _vision(top, architecture, hidden_size=width)
     quantization = read_quantization(top, text)
-    dtype, dtype_stated = _dtype(top, text)
     return ModelSpec(
         id=model_id,
         architecture=architecture,
@@ -75,7 +74,7 @@ def read_config(
         vocab_size=_vocabulary(text),
         max_position_embeddings=reach.longest,
         default_max_model_len=reach.default,
-        dtype=dtype,
+        dtype=_dtype(top, text),
         layers=groups,
         layer_order=order,
         tie_word_embeddings=_tied(top, text, family),
@@ -96,7 +95,7 @@ def read_config(
         is_multimodal=vision is not None,
         layout_confidence=_confidence(
             quantization,
-            is_stated=text_stated and vision_stated and dtype_stated and reach.is_stated,
+            is_stated=text_stated and vision_stated and reach.is_stated,
         ),
         weights_bytes=weights_bytes,
     )
@@ -175,10 +174,12 @@ def _vision(
     return read_tower(top, kind, hidden_size=hidden_size)
 
 
-def _dtype(
-    top: ConfigFields, text: ConfigFields
-) -> tuple[Literal["bfloat16", "float16", "float32"], bool]:
-    """Return the dtype vLLM loads in and whether the config states one."""
+def _dtype(top: ConfigFields, text: ConfigFields) -> Literal["bfloat16", "float16", "float32"]:
+    """Return the dtype vLLM loads in, bfloat16 where the config states none.
+
+    A silent config leaves no doubt about sizes: vLLM reads the dtype from the weight files, or
+    takes 32 bit, and casts that to 16 (config/model.py of 0.33.0, config.py of 0.8.2).
+    """
     for fields in (top, text):
         for key in ("torch_dtype", "dtype"):
             named = fields.text(key)
@@ -187,8 +188,8 @@ def _dtype(
             short = named.removeprefix("torch.")
             if short not in _DTYPES:
                 fields.reject(key, f"must be one of {', '.join(_DTYPES)}, got {named!r}")
-            return _DTYPES[short], True
-    return "bfloat16", False
+            return _DTYPES[short]
+    return "bfloat16"
 
 
 def _tied(top: ConfigFields, text: ConfigFields, family: Family) -> bool:

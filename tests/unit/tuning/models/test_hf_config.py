@@ -318,12 +318,15 @@ def test_the_dtype_is_the_one_vllm_loads(stated: str, loaded: str) -> None:
     assert spec.layout_confidence == "high"
 
 
-def test_a_missing_dtype_lowers_the_confidence() -> None:
-    """The dtype of a silent config is a default, not knowledge."""
+def test_a_missing_dtype_leaves_the_layout_known() -> None:
+    """A silent config is served in 16 bit whatever its files hold, so the sizes are the same."""
     config = llama()
     del config["torch_dtype"]
 
-    assert read(config).layout_confidence == "medium"
+    spec = read(config)
+
+    assert spec.dtype == "bfloat16"
+    assert spec.layout_confidence == "high"
 
 
 @pytest.mark.parametrize(
