@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from api_schemas.check import (
     CheckFile,
     CheckReport,
@@ -15,6 +17,7 @@ from service.tuning.calibrations.known import Calibrations
 from service.tuning.engine.versions import NEWEST, parse_version
 from service.tuning.errors import InvalidRequest, UnknownEngineVersion
 from service.tuning.hardware.catalogue import resolve_hardware
+from service.tuning.lint.config_files import ConfigFiles
 from service.tuning.lint.estimating import Judging
 from service.tuning.lint.findings import (
     fingerprints,
@@ -60,10 +63,17 @@ def check(
     judged: list[Judged] = []
     findings: list[Finding] = []
     fixed: list[CheckFile] = []
-    for file, reading in _readings(request, findings):
+    found = _readings(request, findings)
+    together = ConfigFiles(found)
+    for file, reading in found:
         findings += [remark_finding(remark, file) for remark in reading.remarks]
-        ours = [judge_engine(e, file=file, judging=judging) for e in reading.engines]
-        judged += ours
+        is_part = together.is_part(file)
+        by = _by_rules_alone(judging) if is_part else judging
+        ours = [judge_engine(together.whole(e), file=file, judging=by) for e in reading.engines]
+        if is_part:
+            findings += [finding for one in ours for finding in one.findings]
+        else:
+            judged += ours
         if request.fix and request.files is not None:
             releases = [one.version for one in ours]
             corrected = fixed_file(file, list(zip(reading.engines, releases, strict=True)))
@@ -90,6 +100,12 @@ def _judging(
     return Judging(
         request=request, resolve_model=remembering(resolve_model), calibrations=calibrations
     )
+
+
+def _by_rules_alone(judging: Judging) -> Judging:
+    """Return how a part is judged: its memory is that of the command which names it."""
+    request = msgspec.structs.replace(judging.request, hardware=None)
+    return msgspec.structs.replace(judging, request=request)
 
 
 def _parse_from(text: str) -> None:

@@ -14,6 +14,7 @@ from service.tuning.lint.object_keys import unknown_keys
 from service.tuning.lint.text import Span, Text
 
 _STAND_IN = "unresolved-model"
+_ATTACHED = "--config="
 _FIELDS = frozenset(EngineConfig.__struct_fields__)
 _ONLY_IN_PYTHON = frozenset({"usage_context", "llm_class", "args", "kwargs", "tokenizer_group"})
 
@@ -77,14 +78,35 @@ def _read_words(engine: FoundEngine, version: EngineVersion) -> Interpreted:
     problems = [p for p in parsed.problems if p.code != "no-model" or engine.model is None]
     if not engine.words or (parsed.config_file is not None):
         problems = [p for p in problems if p.code != "no-model"]
+    path = parsed.config_file
+    places = [w for w in sieve.kept if w.value == "--config" or w.value.startswith(_ATTACHED)]
+    unread = () if path is None else tuple(_unread(path, word) for word in places[-1:])
+    is_open = path is not None and any(remark.rule == "TPL001" for remark in unread)
     return Interpreted(
         model=model,
         config=parsed.config,
         env={},
         problems=tuple(PlacedProblem(p, sieve.place(p.index)) for p in problems),
         places={name: sieve.place(index) for name, index in parsed.places.items()},
-        remarks=(*sieve.remarks, *model_remark),
-        unresolved=tuple(sieve.unresolved),
+        remarks=(*sieve.remarks, *model_remark, *unread),
+        unresolved=(*sieve.unresolved, *((path,) if path is not None and is_open else ())),
+    )
+
+
+def _unread(path: str, word: Word) -> Remark:
+    """Return that the settings of `--config FILE` are missing from what was judged."""
+    if word.value.startswith(_ATTACHED):
+        return Remark(
+            rule="CFG002",
+            message=f"vLLM does not read {path} here: it looks for --config with a blank after it.",
+            suggestion=f"--config {path}",
+            span=word.place,
+        )
+    return Remark(
+        rule="TPL001",
+        message=f"The settings in {path} were not read: it is not among the checked files.",
+        suggestion="Check it together with this file.",
+        span=word.place,
     )
 
 

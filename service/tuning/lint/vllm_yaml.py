@@ -13,6 +13,7 @@ from service.tuning.lint.manifest_words import word_of
 from service.tuning.lint.text import Text
 from service.tuning.lint.yaml_tree import Mapping, Node, Scalar, Sequence, plain
 
+TITLE = "vLLM configuration file"
 _MOSTLY = 0.5
 
 
@@ -46,7 +47,7 @@ def read_vllm_yaml(document: Mapping, content: str) -> Reading:
             words.append(Word(Text(f"--{name}", [key.span.start] * (len(name) + 2)), span=key.span))
             words += _values(value, content)
     engine = FoundEngine(
-        title="vLLM configuration file",
+        title=TITLE,
         form="yaml",
         span=document.span,
         words=tuple(words),

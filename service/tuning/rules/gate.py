@@ -39,6 +39,13 @@ RULES: tuple[Rule, ...] = (
         vllm("utils/argparse_utils.py: load_config_file"),
     ),
     _rule(
+        "CFG002",
+        "warning",
+        "A configuration file that vLLM does not read",
+        "The loader acts on --config FILE alone; --config=FILE is accepted and nothing is read.",
+        vllm("utils/argparse_utils.py: parse_args"),
+    ),
+    _rule(
         "CHK001",
         "note",
         "The model is not known",

@@ -3,9 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
+from api_schemas.base import Json
 from api_schemas.check import (
     Baseline,
     BaselineFigures,
+    CheckFile,
     CheckReport,
     CheckRequest,
     Policy,
@@ -296,3 +298,62 @@ def test_sizes_can_be_pasted() -> None:
     (too_long,) = found(report, "CAP003")
 
     assert "In this file: --max-model-len " in (too_long.suggestion or "")
+
+
+def _together(command: str, settings: str, **changes: Json) -> CheckReport:
+    """Return the report on a command and the configuration file beside it."""
+    files = [
+        CheckFile(path="deploy/serve.sh", content=command),
+        CheckFile(path="deploy/vllm.yaml", content=settings),
+    ]
+    return check(CheckRequest(files=files, **changes), today=TODAY)
+
+
+def test_a_command_is_judged_with_its_configuration_file() -> None:
+    """The file's settings count, the command line wins, and the file is no engine of its own."""
+    report = _together(
+        "vllm serve --config /etc/vllm.yaml --max-num-seqs 64",
+        "model: Qwen/Qwen3-8B\nmax-model-len: 8192\nmax-num-seqs: 32\n",
+        hardware=_H100,
+    )
+    (engine,) = report.engines
+
+    assert engine.model == "Qwen/Qwen3-8B"
+    assert (engine.config.max_model_len, engine.config.max_num_seqs) == (8192, 64)
+    assert (engine.fits, engine.unresolved) == (True, [])
+    assert report.verdict == "pass"
+
+
+def test_a_model_of_the_command_replaces_the_files() -> None:
+    """As in vLLM, what stands after serve is the model."""
+    report = _together("vllm serve a/b --config vllm.yaml", "model: c/d\nmax-num-seqs: 32\n")
+
+    assert [(engine.model, engine.config.max_num_seqs) for engine in report.engines] == [
+        ("a/b", 32)
+    ]
+
+
+def test_a_mistake_in_the_configuration_file_is_found_there() -> None:
+    """What is wrong in the file keeps its line, and fails the command that names it."""
+    report = _together("vllm serve a/b --config vllm.yaml", "max-num-seqs: 32\nswap-space: 4\n")
+    places = [finding.location for finding in found(report, "VER001")]
+
+    assert ("deploy/vllm.yaml", 2) in [(place.file, place.line) for place in places if place]
+    assert report.verdict == "fail"
+
+
+def test_an_unknown_configuration_file_leaves_the_check_open() -> None:
+    """Without the file nobody knows what runs, so memory is not judged."""
+    report = checked_command("vllm serve Qwen/Qwen3-8B --config vllm.yaml", hardware=_H100)
+
+    assert report.verdict == "inconclusive"
+    assert report.estimate is None
+    assert "vllm.yaml" in found(report, "TPL001")[0].message
+
+
+def test_an_attached_configuration_file_is_warned_of() -> None:
+    """With --config=FILE vLLM starts and reads nothing."""
+    report = checked_command("vllm serve Qwen/Qwen3-8B --config=vllm.yaml", hardware=_H100)
+
+    assert [finding.severity for finding in found(report, "CFG002")] == ["warning"]
+    assert report.engines[0].unresolved == []
