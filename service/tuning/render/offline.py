@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from api_schemas.base import Json
+from api_schemas.engine import EngineConfig
 from api_schemas.recommendation import RenderedFile
 from service.tuning.engine.argv import given_settings, setting_argv
 from service.tuning.engine.grammar import grammar
@@ -17,6 +18,11 @@ def llm_script(rendering: Rendering) -> RenderedFile:
     """Return llm.py: a script that answers one prompt offline."""
     left_out = sorted(name for name in given_settings(rendering.config) if _is_server_only(name))
     notes = header(rendering)
+    if _spread_ranks(rendering.config) is not None:
+        notes.append(
+            "The LLM class takes no data-parallel ranks: tensor parallelism spreads the experts "
+            "over as many GPUs."
+        )
     if left_out:
         notes.append(f"Settings of the server alone are left out: {', '.join(left_out)}.")
     body = _SCRIPT.format(
@@ -55,7 +61,19 @@ def _arguments(rendering: Rendering) -> dict[str, Json]:
             continue
         # The class takes the number that stands for auto on the command line.
         found[name] = -1 if name == "max_model_len" and value == "auto" else value
-    return found
+    ranks = _spread_ranks(rendering.config)
+    return found if ranks is None else found | {"tensor_parallel_size": ranks}
+
+
+def _spread_ranks(config: EngineConfig) -> int | None:
+    """Return the tensor-parallel ranks that hold the experts of data-parallel ones, or None.
+
+    Without them each engine would hold every expert, which is what they were spread for.
+    """
+    ranks = config.data_parallel_size or 1
+    if ranks == 1 or not config.enable_expert_parallel:
+        return None
+    return ranks * (config.tensor_parallel_size or 1)
 
 
 def _is_server_only(name: str) -> bool:

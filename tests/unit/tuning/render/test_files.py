@@ -402,4 +402,7 @@ def test_the_offline_script_takes_the_same_settings(name: str) -> None:
     wanted = {n: v for n, v in CONFIGS[name].items() if n not in left_out}
     if wanted.get("max_model_len") == "auto":
         wanted["max_model_len"] = -1
+    if name == "mixture":
+        # The class takes no data-parallel ranks; whole experts need as many tensor-parallel ones.
+        wanted["tensor_parallel_size"] = 8
     assert given_to_class == {"model": what.model_id, **wanted}
