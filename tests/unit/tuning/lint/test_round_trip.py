@@ -55,6 +55,9 @@ def _assert_same(path: str, read: Interpreted, what: Rendering) -> None:
         found = {n: v for n, v in found.items() if n in wanted or n not in _BY_THE_CHART}
     if path == "llm.py":
         wanted = {name: v for name, v in wanted.items() if name in found}
+        ranks = what.settings.data_parallel_size or 1
+        if ranks > 1 and what.settings.enable_expert_parallel:
+            wanted["tensor_parallel_size"] = ranks * (what.settings.tensor_parallel_size or 1)
     if wanted.get("max_model_len") == "auto":
         found["max_model_len"] = "auto" if found["max_model_len"] in {"auto", -1} else None
     assert set(wanted) == set(found), path
