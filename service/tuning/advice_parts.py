@@ -31,7 +31,7 @@ from service.tuning.search.alternatives import Alternate
 from service.tuning.search.baseline import Baseline
 from service.tuning.search.emission import emitted
 from service.tuning.search.problem import Problem
-from service.tuning.search.share import share_of, slo_of_one
+from service.tuning.search.share import loaded_copies, share_of, slo_of_one
 from service.tuning.search.trial import Trial
 
 _SECONDS_PER_HOUR = 3600
@@ -56,7 +56,9 @@ def rule_findings(
             plan=plan,
             model=problem.model,
             workload=share_of(problem.filled.workload, copies=copies),
-            slo=slo_of_one(problem.filled.slo, copies=copies),
+            slo=slo_of_one(
+                problem.filled.slo, copies=loaded_copies(problem.filled.workload, copies=copies)
+            ),
         )
     )
 
@@ -159,16 +161,17 @@ def replicas_of(trial: Trial) -> Replicas:
     )
 
 
-def all_copies(estimate: Estimate, *, count: int, gpus: int) -> AllCopies:
+def all_copies(problem: Problem, estimate: Estimate, *, count: int, gpus: int) -> AllCopies:
     """Return what this many copies of an estimated configuration do together."""
     performance, memory = estimate.performance, estimate.memory
+    loaded = loaded_copies(problem.filled.workload, copies=max(1, count))
     return AllCopies(
         count=count,
         gpus=gpus,
-        requests_per_s=None if performance is None else performance.requests_per_s * count,
+        requests_per_s=None if performance is None else performance.requests_per_s * loaded,
         output_tokens_per_s=None
         if performance is None
-        else performance.output_tokens_per_s * count,
+        else performance.output_tokens_per_s * loaded,
         kv_cache_tokens=0 if memory is None else memory.kv_cache_tokens * count,
     )
 

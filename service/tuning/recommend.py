@@ -137,9 +137,12 @@ def _advice(
         replicas=core.replicas,
         decisions=core.decisions,
         estimate=core.estimate,
-        all_copies=all_copies(core.estimate, count=core.replicas.count, gpus=core.replicas.gpus),
+        all_copies=all_copies(
+            problem, core.estimate, count=core.replicas.count, gpus=core.replicas.gpus
+        ),
         baseline=defaults,
         baseline_all_copies=all_copies(
+            problem,
             defaults,
             count=baseline.copies,
             gpus=baseline.copies * (baseline.effective.tensor_parallel_size or 1),

@@ -9,7 +9,7 @@ from service.tuning.memory.plan import MemoryPlan
 from service.tuning.rules.domains import legal_tensor_parallel_sizes
 from service.tuning.search.obstacles import is_beyond_length
 from service.tuning.search.problem import Problem
-from service.tuning.search.share import share_of, slo_of_one
+from service.tuning.search.share import loaded_copies, share_of, slo_of_one
 from service.tuning.search.sizing import plan_config
 from service.tuning.search.trial import predict_config
 
@@ -46,7 +46,9 @@ def baseline_of(problem: Problem) -> Baseline:
             effective,
             plan,
             workload=share_of(problem.filled.workload, copies=copies),
-            slo=slo_of_one(problem.filled.slo, copies=copies),
+            slo=slo_of_one(
+                problem.filled.slo, copies=loaded_copies(problem.filled.workload, copies=copies)
+            ),
         )
     return Baseline(
         config=config,

@@ -50,10 +50,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """What was simulated for this request already."""
 
     def most_copies(self, gpus: int) -> int:
-        """Return how many copies of that many GPUs the nodes hold; none is cut by a node."""
+        """Return how many copies of that many GPUs the nodes hold and the load can use.
+
+        None is cut by a node, and none waits for requests that are never in flight.
+        """
+        held = self.node.nodes * (self.node.gpus_per_node // gpus)
         if gpus > self.node.gpus_per_node:
-            return self.node.num_gpus // gpus
-        return self.node.nodes * (self.node.gpus_per_node // gpus)
+            held = self.node.num_gpus // gpus
+        in_flight = self.demand.max_concurrency
+        return held if in_flight is None else min(held, max(1, in_flight))
 
     def calibration_of(self, effective: EngineConfig) -> KnownCalibration | None:
         """Return what was learned from measurements of this very configuration."""

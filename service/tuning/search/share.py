@@ -23,6 +23,19 @@ def share_of(workload: Workload, *, copies: int) -> Workload:
     return msgspec.structs.replace(workload, arrivals=_divided(workload.arrivals, copies))
 
 
+def loaded_copies(workload: Workload, *, copies: int) -> float:
+    """Return how many copies under one copy's share make up the whole load.
+
+    Requests in flight are whole: of 5 in 4 copies a share is 2, and two and a half of those
+    shares are the load.
+    """
+    match workload.arrivals:
+        case ClosedLoop(max_concurrency=requests) | BatchArrivals(num_requests=requests):
+            return requests / math.ceil(requests / copies)
+        case _:
+            return float(copies)
+
+
 def scaled(workload: Workload, factor: float) -> Workload:
     """Return an open-loop workload at `factor` times its rate; others as they are."""
     arrivals = workload.arrivals
@@ -37,8 +50,8 @@ def scaled(workload: Workload, factor: float) -> Workload:
     return msgspec.structs.replace(workload, arrivals=faster)
 
 
-def slo_of_one(slo: Slo, *, copies: int) -> Slo:
-    """Return the limits that one of `copies` copies must hold: totals are divided."""
+def slo_of_one(slo: Slo, *, copies: float) -> Slo:
+    """Return the limits that one of `copies` loaded copies must hold: totals are divided."""
     if copies == 1:
         return slo
     return msgspec.structs.replace(
@@ -48,7 +61,7 @@ def slo_of_one(slo: Slo, *, copies: int) -> Slo:
     )
 
 
-def _part(total: float | None, copies: int) -> float | None:
+def _part(total: float | None, copies: float) -> float | None:
     return None if total is None else total / copies
 
 

@@ -22,7 +22,7 @@ from service.tuning.performance import (
 from service.tuning.search.limits_kept import keeps_latencies
 from service.tuning.search.memo import Memo, encoded
 from service.tuning.search.problem import Problem
-from service.tuning.search.share import share_of, slo_of_one
+from service.tuning.search.share import loaded_copies, share_of, slo_of_one
 from service.tuning.search.sizing import Sized
 from service.tuning.verdicts import judge_slo
 
@@ -40,6 +40,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     sized: Sized
     copies: int
+    loaded_copies: float
+    """How many of the predicted share make up the load; fewer where it does not divide evenly."""
     method: Method
     performance: Performance
     outcomes: tuple[TargetOutcome, ...]
@@ -71,12 +73,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def output_tokens_per_s(self) -> float:
         """Output tokens per second of all copies at the offered load."""
-        return self.performance.output_tokens_per_s * self.copies
+        return self.performance.output_tokens_per_s * self.loaded_copies
 
     @property
     def requests_per_s(self) -> float:
         """Requests per second of all copies at the offered load."""
-        return self.performance.requests_per_s * self.copies
+        return self.performance.requests_per_s * self.loaded_copies
 
     @property
     def capacity_requests_per_s(self) -> float | None:
@@ -91,11 +93,13 @@ def try_out(
 ) -> Trial:
     """Return the trial of a configuration at the offered load."""
     workload = share_of(problem.filled.workload, copies=copies)
-    slo = slo_of_one(problem.filled.slo, copies=copies)
+    loaded = loaded_copies(problem.filled.workload, copies=copies)
+    slo = slo_of_one(problem.filled.slo, copies=loaded)
     performance, outcomes = predict(problem, sized, workload, slo, method=method)
     return Trial(
         sized=sized,
         copies=copies,
+        loaded_copies=loaded,
         method=method,
         performance=performance,
         outcomes=outcomes,

@@ -531,3 +531,20 @@ def test_letting_go_of_a_pinned_layout_is_offered() -> None:
     assert advice.nearest is not None
     assert advice.nearest.config is not None
     assert advice.nearest.config.tensor_parallel_size in {1, 2, 4, 8}
+
+
+def test_copies_are_no_more_than_requests_in_flight() -> None:
+    """One client keeps one copy busy, however many GPUs there are."""
+    load = Workload(prompt_tokens=500, output_tokens=100, arrivals=ClosedLoop(max_concurrency=1))
+
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3-8B"),
+            hardware=Hardware(gpu="L40S", gpus_per_node=4),
+            workload=load,
+            objective="throughput",
+        )
+    )
+
+    assert advice.replicas.count == 1
+    assert advice.all_copies.requests_per_s == advice.estimate.performance.requests_per_s

@@ -14,7 +14,7 @@ from api_schemas.workload import (
     Workload,
 )
 from service.tuning.search.demand import requests_per_s
-from service.tuning.search.share import scaled, share_of, slo_of_one
+from service.tuning.search.share import loaded_copies, scaled, share_of, slo_of_one
 
 
 @given(rate=st.floats(0.01, 1000), copies=st.integers(1, 64))
@@ -72,3 +72,11 @@ def test_totals_are_divided_and_latencies_are_not() -> None:
     assert one.min_requests_per_s == 2
     assert one.min_output_tokens_per_s == 25
     assert one.targets == slo.targets
+
+
+def test_what_all_copies_do_is_what_the_load_lets_them() -> None:
+    """Five clients on four copies are two and a half shares of two, not four."""
+    load = Workload(prompt_tokens=500, output_tokens=100, arrivals=ClosedLoop(max_concurrency=5))
+
+    assert loaded_copies(load, copies=4) == 2.5
+    assert loaded_copies(load, copies=1) == 1.0
