@@ -22,6 +22,7 @@ _TAIL_QUANTILE = 0.9999
 """Stands for the longest draw of a distribution without an upper end."""
 _GRID = (np.arange(250) + 0.5) / 250
 _KEPT = 256
+_KEPT_QUANTILES = 16_384
 _LARGEST_KEPT_BYTES = 1 << 15
 """What is remembered: figures of so many distributions, none described in more bytes."""
 
@@ -181,8 +182,13 @@ def _lognormal_quantiles(
 
 
 def _normal_quantiles(fractions: NDArray[np.float64]) -> NDArray[np.float64]:
-    inverse = NormalDist().inv_cdf
-    return np.array([inverse(float(f)) for f in fractions])
+    return np.array([_normal_quantile(fraction) for fraction in fractions.tolist()])
+
+
+@lru_cache(maxsize=_KEPT_QUANTILES)
+def _normal_quantile(fraction: float) -> float:
+    """Return a quantile of the normal distribution; the same few are asked for all the time."""
+    return NormalDist().inv_cdf(fraction)
 
 
 def _histogram_edges(lengths: HistogramLength) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

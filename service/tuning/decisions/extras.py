@@ -34,7 +34,8 @@ def adapters(case: Case) -> list[Decision]:
 
 def pinned(case: Case, *, explained: set[str]) -> list[Decision]:
     """Return a decision for each fixed setting that no other one explains."""
-    names = [field for field in case.problem.pin.__struct_fields__ if case.is_pinned(field)]
+    pin = case.problem.pin
+    names = [field for field in pin.__struct_fields__ if getattr(pin, field) is not None]
     return [
         decision(
             name,

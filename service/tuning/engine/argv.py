@@ -1,6 +1,8 @@
 """A configuration as the argument list of `vllm serve`, per release."""
 
 import re
+from collections.abc import Callable
+from operator import attrgetter
 
 from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
@@ -35,6 +37,7 @@ _IN_ORDER = (
     *(name for name in EngineConfig.__struct_fields__ if name not in _OTHER),
     *OtherSettings.__struct_fields__,
 )
+_READ_ALL: Callable[[EngineConfig], tuple[Json, ...]] = attrgetter(*_IN_ORDER)
 
 
 def to_argv(model_id: str, config: EngineConfig, version: EngineVersion) -> list[str]:
@@ -61,8 +64,8 @@ def settings_argv(config: EngineConfig, version: EngineVersion) -> list[str]:
 
 def given_settings(config: EngineConfig) -> dict[str, Json]:
     """Return the settings that are given, the tuned ones first."""
-    values = {name: getattr(config, name) for name in _IN_ORDER}
-    return {name: value for name, value in values.items() if value is not None}
+    values = zip(_IN_ORDER, _READ_ALL(config), strict=True)
+    return {name: value for name, value in values if value is not None}
 
 
 def setting_argv(name: str, value: Json, version: EngineVersion) -> list[str]:

@@ -1,6 +1,7 @@
 """DECISION.md: what was decided and why, for people who review the change."""
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -14,7 +15,7 @@ from service.tuning.render.rendering import Rendering
 from service.tuning.render.signals import watch_list
 from service.tuning.render.text import one_line
 
-_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\|`*_<>[]#"})
+_UNSAFE = re.compile(r"[\\|`*_<>\[\]#]")
 
 
 def decision_record(rendering: Rendering) -> RenderedFile:
@@ -41,7 +42,8 @@ def decision_record(rendering: Rendering) -> RenderedFile:
 
 def escape(text: str) -> str:
     """Return text that Markdown shows as it is, on one line."""
-    return one_line(text).translate(_SPECIAL)
+    line = one_line(text)
+    return _UNSAFE.sub(r"\\\g<0>", line) if _UNSAFE.search(line) else line
 
 
 def _title(rendering: Rendering) -> str:
