@@ -22,6 +22,7 @@ export function MemoryBar({ memory, name, legend = true }: { memory: Memory; nam
   }));
   const end = parts.reduce((sum, part) => sum + part.size, 0);
   const scale = scaleLinear([0, Math.max(memory.total_gib, end)], [0, 100]);
+  const place = placing(parts.map((part) => part.size), scale);
   const fits = end <= memory.total_gib;
   const text = parts.map((part) => `${part.label} ${gib(part.size)}`).join(", ");
   return (
@@ -34,14 +35,29 @@ export function MemoryBar({ memory, name, legend = true }: { memory: Memory; nam
       </figcaption>
       <div class="track" role="img" aria-label={`${name}: ${text}, of ${gib(memory.total_gib)}`}>
         {parts.map((part) => (
-          <span key={part.kind} class={`seg ${part.kind}`} style={{ width: `${scale(part.size)}%` }} title={`${part.label}: ${gib(part.size)}`} />
+          <span key={part.kind} class={`seg ${part.kind}`} style={{ width: place.width(part.size) }} title={`${part.label}: ${gib(part.size)}`} />
         ))}
-        <span class="limit" style={{ left: `${scale(memory.requested_gib)}%` }} title={`vLLM's share: ${gib(memory.requested_gib)}`} />
-        {!fits && <span class="limit total" style={{ left: `${scale(memory.total_gib)}%` }} />}
+        <span class="limit" style={{ left: place.mark(memory.requested_gib) }} title={`vLLM's share: ${gib(memory.requested_gib)}`} />
+        {!fits && <span class="limit total" style={{ left: place.mark(memory.total_gib) }} />}
       </div>
       {legend && <MemoryLegend memory={memory} fits={fits} />}
     </figure>
   );
+}
+
+/** Between two parts, as in the style sheet. */
+const GAP_PX = 2;
+
+/** Widths of parts and places of marks, gaps counted: a mark beyond a part is drawn beyond it. */
+function placing(sizes: number[], percent: (size: number) => number) {
+  const ends = sizes.map((_, at) => sizes.slice(0, at + 1).reduce((sum, size) => sum + size, 0));
+  const gaps = sizes.length - 1;
+  const lost = (size: number) => (percent(size) / 100) * gaps * GAP_PX;
+  const before = (size: number) => Math.min(gaps, ends.filter((end) => end <= size).length) * GAP_PX;
+  return {
+    width: (size: number) => `calc(${percent(size)}% - ${lost(size)}px)`,
+    mark: (size: number) => `calc(${percent(size)}% + ${before(size) - lost(size)}px)`,
+  };
 }
 
 function MemoryLegend({ memory, fits }: { memory: Memory; fits: boolean }) {
@@ -136,7 +152,7 @@ function RowChart({ title, rows, ringName }: { title: string; rows: Row[]; ringN
           <span class="track">
             {ticks.map((tick) => (
               <i key={tick} style={{ left: `${scale(tick)}%` }}>
-                {duration(tick)}
+                {tick === 0 ? "0" : duration(tick)}
               </i>
             ))}
           </span>

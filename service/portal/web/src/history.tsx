@@ -32,7 +32,7 @@ function Row(props: { item: Summary; marked: boolean; full: boolean; onMark: () 
         <span class="headline">{item.headline}</span>
       </a>
       <span class="side">
-        <Pill tone={item.feasible ? "good" : "bad"}>{item.feasible ? "feasible" : "cannot be met"}</Pill>
+        <Pill tone={item.feasible ? "good" : "bad"}>{item.feasible ? "can be met" : "cannot be met"}</Pill>
         <small>{moment(item.created_at)}</small>
         <span>
           {Object.keys(item.labels).length > 0 && <Labels labels={item.labels} />}

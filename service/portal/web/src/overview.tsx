@@ -12,7 +12,7 @@ function MemoryCard({ record }: { record: Recommendation }) {
   if (!memory) return null;
   const band = memory.band["kv_cache_tokens"];
   return (
-    <Card title="Memory of one GPU" note="The rank that limits. The mark is the share that vLLM may use.">
+    <Card title="Memory of one GPU" note="The GPU with the least room. The mark is the share that vLLM may use.">
       <MemoryBar memory={memory} name={record.estimate.fits ? "Recommended" : "The closest settings"} />
       {record.baseline.memory && <MemoryBar memory={record.baseline.memory} name="vLLM's defaults" legend={false} />}
       {memory.kv_cache_tokens > 0 && (

@@ -132,6 +132,7 @@ export function Tabs(props: {
 }) {
   const id = useUniqueId("tabs");
   const list = useRef<HTMLDivElement>(null);
+  useEffect(() => showTab(list.current), [props.selected]);
   const move = (event: TargetedKeyboardEvent<HTMLDivElement>) => {
     const at = props.tabs.findIndex((tab) => tab.id === props.selected);
     const last = props.tabs.length - 1;
@@ -176,6 +177,13 @@ export function Tabs(props: {
       </div>
     </>
   );
+}
+
+/** On narrow screens the tabs scroll: brings the selected one into view, and nothing else. */
+function showTab(list: HTMLDivElement | null): void {
+  const tab = list?.querySelector<HTMLElement>('[aria-selected="true"]');
+  if (!list || !tab) return;
+  list.scrollLeft = tab.offsetLeft - list.offsetLeft - (list.clientWidth - tab.offsetWidth) / 2;
 }
 
 function cssName(text: string): string {

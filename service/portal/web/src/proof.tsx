@@ -207,7 +207,7 @@ function Against({ rows, label }: { rows: Row[]; label: string }) {
             <th scope="col">{label}</th>
             <th scope="col" class="num">Measured</th>
             <th scope="col" class="num">Predicted</th>
-            <th scope="col" class="error">Prediction off by</th>
+            <th scope="col" class="error">Off by</th>
           </tr>
         </thead>
         <tbody>
