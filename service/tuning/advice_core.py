@@ -1,10 +1,13 @@
 """The part of an advice that depends on whether the request can be met."""
 
+import math
+
 import msgspec
 
 from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Estimate
 from api_schemas.explanation import Decision, Finding
+from api_schemas.hardware import Hardware
 from api_schemas.recommendation import (
     Alternative,
     Binding,
@@ -43,6 +46,9 @@ from service.tuning.search.problem import Problem
 from service.tuning.search.refining import fewer_copies
 from service.tuning.search.sizing import Sized, plan_config
 from service.tuning.search.trial import Trial
+
+_UNSERVED = "VER008"
+"""The rule that knows which release brought a model's code."""
 
 
 class Core(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,12 +159,25 @@ def _defaults_beside(problem: Problem, config: EngineConfig) -> EngineConfig:
 def core_that_does_not_fit(request: TuningRequest, problem: Problem, found: Found) -> Core:
     """Return the answer when no legal layout fits: the closest one, and what would help."""
     if not found.misfits:
-        return _no_layout(problem)
+        return _no_layout(request, problem)
     binding, closest = memory_binding(found)
     nearest = nearest_that_fits(problem, request.hardware, closest, starts=_starts)
     effective, _ = plan_config(problem, closest.config)
     config = emitted(problem, closest.config, effective)
-    return _closest(problem, binding, nearest, config)
+    return _refused_release(_closest(problem, binding, nearest, config), problem)
+
+
+def _refused_release(core: Core, problem: Problem) -> Core:
+    """Return the answer with the release in the way, where it lacks the model's code.
+
+    No hardware cures that, so it decides before memory does.
+    """
+    error = next((found for found in core.findings if found.rule == _UNSERVED), None)
+    if error is None or error.severity != "error":
+        return core
+    binding, nearest = refused(error)
+    headline = infeasible_headline(problem, binding, nearest)
+    return msgspec.structs.replace(core, binding=binding, nearest=nearest, headline=headline)
 
 
 def _starts(problem: Problem, sized: Sized) -> bool:
@@ -193,7 +212,7 @@ def core_that_is_too_long(request: TuningRequest, problem: Problem) -> Core:
     return _closest(problem, binding, nearest, config)
 
 
-def _no_layout(problem: Problem) -> Core:
+def _no_layout(request: TuningRequest, problem: Problem) -> Core:
     """Return the answer when the pinned or allowed layouts are none that vLLM accepts."""
     pinned = gpus_of_one(problem.pin)
     detail = (
@@ -203,7 +222,24 @@ def _no_layout(problem: Problem) -> Core:
         "constraints."
     )
     binding = Binding(constraint="tensor_parallel_size", detail=detail)
-    return _closest(problem, binding, without_pinned_layout(problem), problem.base)
+    nearest = without_pinned_layout(problem) or _enough_for_pin(problem, request.hardware)
+    return _refused_release(_closest(problem, binding, nearest, problem.base), problem)
+
+
+def _enough_for_pin(problem: Problem, hardware: Hardware) -> Nearest | None:
+    """Return as many GPUs as the pinned layout takes; None where they are not what is missing."""
+    pinned, node = gpus_of_one(problem.pin), problem.node
+    if pinned <= node.num_gpus:
+        return None
+    per_node = math.ceil(pinned / node.nodes)
+    gpus = per_node * node.nodes
+    return Nearest(
+        change=f"{gpus} x {node.gpu.name} instead of {node.num_gpus}",
+        config=None,
+        hardware=msgspec.structs.replace(hardware, gpus_per_node=per_node),
+        slo=None,
+        detail="The pinned layout takes as many.",
+    )
 
 
 def _closest(

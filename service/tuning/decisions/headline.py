@@ -17,12 +17,22 @@ def feasible_headline(problem: Problem, pick: Trial) -> str:
     performance = pick.performance
     return (
         f"Run {_copies(pick)} of {problem.spec.id} on {pick.gpus} x {problem.node.gpu.name} "
-        f"({pick.sized.topology.label}, at most {pick.sized.effective.max_num_seqs} requests at "
-        f"once each): the first token after {figure(performance.ttft_ms.p95)} ms"
-        f"{_queueing(performance)} and "
-        f"{figure(performance.tpot_ms.p95)} ms per token at the 95th percentile"
+        f"({pick.sized.topology.label}, at most {_requests(pick)} at once each): the first token "
+        f"after {figure(performance.ttft_ms.p95)} ms"
+        f"{_queueing(performance)}{_per_token(performance)} at the 95th percentile"
         f"{_limits(problem, pick)}{_capacity(problem, pick)}."
     )
+
+
+def _requests(pick: Trial) -> str:
+    most = pick.sized.effective.max_num_seqs
+    return "1 request" if most == 1 else f"{most} requests"
+
+
+def _per_token(performance: Performance) -> str:
+    """Return the time per token; answers of one token have none."""
+    per_token = performance.tpot_ms.p95
+    return f" and {figure(per_token)} ms per token" if per_token > 0 else ""
 
 
 def _queueing(performance: Performance) -> str:

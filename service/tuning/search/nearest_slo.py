@@ -29,6 +29,8 @@ _LOAD_BRINGS_NO_MORE = (
 )
 _MOST_GPUS = 512
 """More than any one service is run on; a load beyond them is no question of settings."""
+_LONG_MS = 1e5
+"""From here on figures are grouped: a power of ten is hard to read as a time."""
 _GROWTH_HEADROOM = 0.8
 """Share of their capacity that added copies are counted at."""
 
@@ -119,6 +121,9 @@ def _for_load(problem: Problem, hardware: Hardware, trial: Trial, factor: float)
     if more is None:
         return _beyond_all(problem, trial, factor)
     load = (problem.demand.requests_per_s or 0.0) * factor
+    if (more.gpus_per_node or 1) * more.nodes <= problem.node.num_gpus:
+        # These GPUs are there already: the load is what has to give way.
+        return _answer(problem, trial, slo=None, load=load * _GROWTH_HEADROOM)
     return _answer(problem, trial, slo=None, hardware=more, load=load)
 
 
@@ -214,7 +219,7 @@ def _at_load(problem: Problem, load: float) -> Workload:
 def changes_of_limits(old: Slo, new: Slo) -> list[str]:
     """Return each latency limit and floor that differs, in words."""
     latencies = [
-        f"{after.metric} {_at(after)} {after.limit_ms:g} ms instead of {before.limit_ms:g} ms"
+        f"{after.metric} {_at(after)} {_ms(after)} instead of {_ms(before)}"
         for before, after in zip(old.targets, new.targets, strict=True)
         if after != before
     ]
@@ -224,6 +229,11 @@ def changes_of_limits(old: Slo, new: Slo) -> list[str]:
         if getattr(new, name) != getattr(old, name)
     ]
     return [*latencies, *floors]
+
+
+def _ms(target: LatencyTarget) -> str:
+    limit = target.limit_ms
+    return f"{limit:g} ms" if limit < _LONG_MS else f"{limit:,.0f} ms"
 
 
 def _at(target: LatencyTarget) -> str:

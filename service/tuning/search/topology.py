@@ -6,6 +6,7 @@ import msgspec
 
 from api_schemas.engine import EngineConfig
 from api_schemas.recommendation import Constraints
+from service.tuning.engine.facts import is_known
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
 from service.tuning.models.spec import ModelSpec
@@ -117,6 +118,8 @@ def _expert_layouts(space: _Space, sizes: tuple[int, ...]) -> Iterator[Topology]
         if size not in sizes:
             yield Topology(tensor_parallel_size=size, enable_expert_parallel=True)
     gpus = space.node.gpus_per_node
+    if not is_known("data_parallel_size", space.version):
+        return
     if gpus > 1 and has_latent_attention(space.spec):
         yield Topology(tensor_parallel_size=1, data_parallel_size=gpus, enable_expert_parallel=True)
 

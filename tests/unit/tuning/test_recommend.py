@@ -12,7 +12,14 @@ from api_schemas.hardware import Hardware
 from api_schemas.model import Lora, ModelRef
 from api_schemas.recommendation import Advice, Constraints, TargetEngine, TuningRequest
 from api_schemas.slo import LatencyTarget, Slo
-from api_schemas.workload import ClosedLoop, PoissonArrivals, Users, Workload
+from api_schemas.workload import (
+    ClosedLoop,
+    GammaArrivals,
+    LognormalLength,
+    PoissonArrivals,
+    Users,
+    Workload,
+)
 from service.tuning.errors import InvalidRequest, UnknownGpu, UnknownModel
 from service.tuning.estimate import estimate
 from service.tuning.recommend import recommend
@@ -548,3 +555,89 @@ def test_copies_are_no_more_than_requests_in_flight() -> None:
 
     assert advice.replicas.count == 1
     assert advice.all_copies.requests_per_s == advice.estimate.performance.requests_per_s
+
+
+def test_a_release_without_the_models_code_decides_before_memory_does() -> None:
+    """No hardware helps a release that cannot serve the model, so the release is named."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3-Next-80B-A3B-Thinking"),
+            hardware=Hardware(gpu="A10G"),
+            engine=TargetEngine(version="0.10.0"),
+        )
+    )
+
+    assert advice.binding is not None
+    assert advice.binding.constraint == "model"
+    assert advice.nearest is not None
+    assert advice.nearest.change == "use vLLM 0.10.2 or newer"
+    assert advice.nearest.change in advice.headline
+
+
+def test_a_pinned_layout_wider_than_the_hardware_is_offered_gpus() -> None:
+    """Where nothing fits without the pin either, the GPUs that it takes come first."""
+    request = TuningRequest(
+        model=ModelRef(id="Qwen/Qwen3-Next-80B-A3B-Instruct-FP8"),
+        hardware=Hardware(gpu="RTX-5090"),
+        workload=Workload(preset="agent", arrivals=ClosedLoop(max_concurrency=1)),
+        constraints=Constraints(pin=EngineConfig(tensor_parallel_size=4)),
+    )
+    advice = recommend(request)
+
+    assert advice.nearest is not None
+    assert advice.nearest.hardware is not None
+    assert (advice.nearest.hardware.gpus_per_node or 0) >= 4
+
+
+def test_releases_without_data_parallel_ranks_are_not_offered_them() -> None:
+    """Before 0.8.3 `vllm serve` has no such setting; tensor parallelism carries the experts."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="deepseek-ai/DeepSeek-V3"),
+            hardware=Hardware(gpu="H200-SXM-141GB", gpus_per_node=8),
+            workload=Workload(preset="batch"),
+            engine=TargetEngine(version="0.8.2"),
+            objective="throughput",
+        )
+    )
+
+    assert advice.feasible
+    assert advice.config.data_parallel_size is None
+
+
+def test_the_headline_says_nothing_per_token_of_answers_of_one() -> None:
+    """Answers of one token have no time between tokens."""
+    load = Workload(prompt_tokens=512, output_tokens=1, arrivals=ClosedLoop(max_concurrency=1))
+
+    headline = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3-8B"),
+            hardware=Hardware(gpu="L40S"),
+            workload=load,
+            constraints=Constraints(pin=EngineConfig(max_num_seqs=1)),
+        )
+    ).headline
+
+    assert "per token" not in headline
+    assert "at most 1 request at once" in headline
+
+
+def test_hardware_that_is_there_already_is_no_way_out() -> None:
+    """An offer never names the GPUs of the request again."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3-VL-4B-Instruct"),
+            hardware=Hardware(gpu="A100-SXM4-80GB", gpus_per_node=8, nodes=4),
+            workload=Workload(
+                prompt_tokens=LognormalLength(mean=4941, p99=14915),
+                output_tokens=120_000,
+                arrivals=GammaArrivals(requests_per_s=0.013, burstiness=0.5),
+                preset="chat",
+            ),
+            objective="cost",
+            posture="aggressive",
+            engine=TargetEngine(version="0.12.0"),
+        )
+    )
+
+    assert advice.feasible or (advice.nearest is not None and advice.nearest.hardware is None)
