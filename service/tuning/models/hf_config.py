@@ -59,13 +59,11 @@ def read_config(
     family = _family(text, architecture)
     layers = (family.layers or mixed.common)(text, family)
     groups, order = _grouped(layers)
-    model_type = text.text("model_type") or top.text("model_type") or ""
-    reach = read_reach(text, model_type=model_type)
-    if not any(isinstance(g.mixer, GroupedQueryAttention | LatentAttention) for g in groups):
-        reach = without_positions(reach)
+    reach = _reach(top, text, groups)
     width = hidden_size(text)
     vision, vision_stated = _vision(top, architecture, hidden_size=width)
     quantization = read_quantization(top, text)
+    mtp_layers = _mtp_layers(text, family)
     return ModelSpec(
         id=model_id,
         architecture=architecture,
@@ -80,8 +78,8 @@ def read_config(
         tie_word_embeddings=_tied(top, text, family),
         quantization=quantization,
         vision=vision,
-        mtp_layers=_mtp_layers(text, family),
-        mtp_layer=_mtp_layer(layers, count=_mtp_layers(text, family)),
+        mtp_layers=mtp_layers,
+        mtp_layer=_mtp_layer(layers, count=mtp_layers),
         mtp_prefix="mtp.layers.0" if family.mtp_layers else "",
         joined_hidden_states=family.joined_hidden_states,
         rope_caches=_rope_caches(text, family, groups, reach),
@@ -163,6 +161,13 @@ def _grouped(layers: tuple[Layer, ...]) -> tuple[tuple[LayerGroup, ...], tuple[i
         for index, (mixer, part) in enumerate(kinds)
     )
     return groups, order
+
+
+def _reach(top: ConfigFields, text: ConfigFields, groups: tuple[LayerGroup, ...]) -> Reach:
+    model_type = text.text("model_type") or top.text("model_type") or ""
+    reach = read_reach(text, model_type=model_type)
+    attends = any(isinstance(g.mixer, GroupedQueryAttention | LatentAttention) for g in groups)
+    return reach if attends else without_positions(reach)
 
 
 def _vision(

@@ -5,31 +5,18 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from service.tuning.models.readers.fields import ConfigFields
-from service.tuning.models.readers.towers import TOWERS, Tower
+from service.tuning.models.readers.towers import Tower, towers
 from service.tuning.models.spec import VisionTower
 
 
 def read_tower(fields: ConfigFields, kind: str, *, hidden_size: int) -> tuple[VisionTower, bool]:
     """Return the encoder and whether the config really states its sizes."""
-    tower = TOWERS[kind]
+    tower = towers()[kind]
     section = fields.section(tower.section)
-    stated = section is not None
     sizes = section or ConfigFields({}, architecture=fields.architecture, pointer=fields.pointer)
-    layers = sizes.integer_or(
-        tower.layers,
-        "depth",
-        "num_hidden_layers",
-        "encoder_layers",
-        "layers",
-        "vt_num_hidden_layers",
-        maximum=1_000,
-    )
     hidden = _hidden(sizes, tower, kind)
-    intermediate = sizes.integer_or(
-        tower.intermediate, "intermediate_size", "encoder_ffn_dim", "vt_intermediate_size"
-    )
-    if kind == "qwen2_vl":
-        intermediate = int(hidden * sizes.number_or(4.0, "mlp_ratio", minimum=0.1, maximum=100.0))
+    intermediate = _intermediate(sizes, tower, kind, hidden=hidden)
+    layers = sizes.integer_or(tower.layers, *_LAYER_KEYS, maximum=1_000)
     block = 4 * hidden * hidden + (3 if tower.gated else 2) * hidden * intermediate
     projector = _PROJECTORS[tower.projector](
         _Projector(
@@ -42,29 +29,28 @@ def read_tower(fields: ConfigFields, kind: str, *, hidden_size: int) -> tuple[Vi
         )
     )
     embedding = _embedding(tower, sizes, hidden=hidden)
-    return (
-        VisionTower(
-            kind=kind,
-            num_layers=layers,
-            hidden_size=hidden,
-            intermediate_size=intermediate,
-            num_heads=sizes.integer_or(
-                tower.heads,
-                "num_heads",
-                "num_attention_heads",
-                "encoder_attention_heads",
-                "vt_num_attention_heads",
-            ),
-            parameters=layers * block + projector + embedding,
-            sharded=tower.sharded,
-            gated=tower.gated,
-            replicated_parameters=embedding + (projector if kind in _REPLICATED_PROJECTOR else 0),
-            max_image_tokens=_image_tokens(fields, tower),
-        ),
-        stated,
+    read = VisionTower(
+        kind=kind,
+        num_layers=layers,
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_heads=sizes.integer_or(tower.heads, *_HEAD_KEYS),
+        parameters=layers * block + projector + embedding,
+        sharded=tower.sharded,
+        gated=tower.gated,
+        replicated_parameters=embedding + (projector if kind in _REPLICATED_PROJECTOR else 0),
+        max_image_tokens=_image_tokens(fields, tower),
     )
+    return read, section is not None
 
 
+_LAYER_KEYS = ("depth", "num_hidden_layers", "encoder_layers", "layers", "vt_num_hidden_layers")
+_HEAD_KEYS = (
+    "num_heads",
+    "num_attention_heads",
+    "encoder_attention_heads",
+    "vt_num_attention_heads",
+)
 _REPLICATED_PROJECTOR = frozenset({"moonvit", "gemma3", "paligemma"})
 
 
@@ -79,6 +65,15 @@ def _hidden(sizes: ConfigFields, tower: Tower, kind: str) -> int:
     if kind == "qwen2_vl":
         return sizes.integer_or(tower.hidden, "embed_dim")
     return sizes.integer_or(tower.hidden, "hidden_size", "d_model", "vt_hidden_size")
+
+
+def _intermediate(sizes: ConfigFields, tower: Tower, kind: str, *, hidden: int) -> int:
+    """Return the width inside a block; Qwen2-VL states it as a multiple of the tower's width."""
+    if kind == "qwen2_vl":
+        return int(hidden * sizes.number_or(4.0, "mlp_ratio", minimum=0.1, maximum=100.0))
+    return sizes.integer_or(
+        tower.intermediate, "intermediate_size", "encoder_ffn_dim", "vt_intermediate_size"
+    )
 
 
 def _feature_layers(fields: ConfigFields) -> int:
