@@ -31,9 +31,11 @@ def post(server: str, path: str, body: msgspec.Struct, kind: type[T]) -> T:
     )
 
 
-def get(server: str, path: str, kind: type[T]) -> T:
-    """Return the service's answer to a GET."""
-    return _answer(server, httpx.Request("GET", server.rstrip("/") + path), kind)
+def get(server: str, path: str, kind: type[T], **query: str | int | None) -> T:
+    """Return the service's answer to a GET; of the query, what is None is left out."""
+    asked = {name: value for name, value in query.items() if value is not None}
+    url = httpx.URL(server.rstrip("/") + path, params=asked)
+    return _answer(server, httpx.Request("GET", url), kind)
 
 
 def _answer(server: str, request: httpx.Request, kind: type[T]) -> T:

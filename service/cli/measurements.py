@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 import click
 import msgspec
@@ -53,7 +52,7 @@ def measurements() -> None:
 @server_option
 def list_measurements(*, as_json: bool, server: str, **filters: str | int | None) -> None:
     """Show what was measured, newest first."""
-    page = client.get(server, _path("/measurements", filters), MeasurementPage)
+    page = client.get(server, "/measurements", MeasurementPage, **filters)
     if as_json:
         print_json(page)
         return
@@ -112,16 +111,11 @@ def add(
 @server_option
 def calibrations(*, as_json: bool, server: str, **filters: str | None) -> None:
     """Show what the measurements of each configuration changed, and whether answers use it."""
-    found = client.get(server, _path("/calibrations", filters), CalibrationList)
+    found = client.get(server, "/calibrations", CalibrationList, **filters)
     if as_json:
         print_json(found)
         return
     _print_calibrations(found.items)
-
-
-def _path(path: str, filters: Mapping[str, str | int | None]) -> str:
-    query = urlencode({name: value for name, value in filters.items() if value is not None})
-    return f"{path}?{query}" if query else path
 
 
 def _stated(source: str | None, options: Mapping[str, Any]) -> dict[str, Json]:

@@ -76,7 +76,7 @@ def wait(*, identifier: str, as_json: bool, server: str) -> None:
 @server_option
 def list_studies(*, limit: int, as_json: bool, server: str) -> None:
     """Show the studies, newest first."""
-    page = client.get(server, f"/studies?limit={limit}", StudyPage)
+    page = client.get(server, "/studies", StudyPage, limit=limit)
     if as_json:
         print_json(page)
         return

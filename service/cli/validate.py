@@ -3,7 +3,6 @@
 import sys
 
 import click
-import httpx
 import msgspec
 from rich.table import Table
 
@@ -95,10 +94,10 @@ def _plan(**options: str | float | bool | None) -> ValidationPlan:
 
 
 def _follow(server: str, validation: Validation) -> Validation:
-    path = f"/validations/{validation.id}?{httpx.QueryParams(wait=_WAIT_S)}"
+    path = f"/validations/{validation.id}"
     return follow(
         validation,
-        ask=lambda: client.get(server, path, Validation),
+        ask=lambda: client.get(server, path, Validation, wait=_WAIT_S),
         is_ended=lambda record: record.status in TERMINAL,
         describe=lambda record: f"{record.status} {record.progress:.0%}",
     )

@@ -1,7 +1,5 @@
 """`setpoint webhooks`: what was sent of ended validations, and sending it again."""
 
-from urllib.parse import urlencode
-
 import click
 import msgspec
 
@@ -28,8 +26,7 @@ def webhooks() -> None:
 @server_option
 def list_deliveries(*, validation_id: str | None, limit: int, as_json: bool, server: str) -> None:
     """Show the newest deliveries first."""
-    query = {"limit": limit} | ({"validation_id": validation_id} if validation_id else {})
-    page = client.get(server, f"{_PATH}?{urlencode(query)}", WebhookDeliveryPage)
+    page = client.get(server, _PATH, WebhookDeliveryPage, limit=limit, validation_id=validation_id)
     if as_json:
         print_json(page)
         return

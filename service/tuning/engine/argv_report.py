@@ -1,6 +1,6 @@
 """What reading a command line gives: settings, their places, problems."""
 
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -52,52 +52,27 @@ class ParsedArgv(msgspec.Struct, frozen=True, kw_only=True):
         return not any(problem.is_refused for problem in self.problems)
 
 
+class _About(TypedDict, total=False):
+    setting: str | None
+    suggestion: str | None
+
+
 class Problems:
     """Collects what is wrong, in any order."""
 
     def __init__(self) -> None:
         self._found: list[ArgvProblem] = []
 
-    def refuse(
-        self,
-        index: int,
-        code: ProblemCode,
-        message: str,
-        *,
-        setting: str | None = None,
-        suggestion: str | None = None,
-    ) -> None:
+    def refuse(self, index: int, code: ProblemCode, message: str, **about: Unpack[_About]) -> None:
         """Add something that vLLM refuses."""
         self._found.append(
-            ArgvProblem(
-                index=index,
-                code=code,
-                message=message,
-                is_refused=True,
-                setting=setting,
-                suggestion=suggestion,
-            )
+            ArgvProblem(index=index, code=code, message=message, is_refused=True, **about)
         )
 
-    def note(
-        self,
-        index: int,
-        code: ProblemCode,
-        message: str,
-        *,
-        setting: str | None = None,
-        suggestion: str | None = None,
-    ) -> None:
+    def note(self, index: int, code: ProblemCode, message: str, **about: Unpack[_About]) -> None:
         """Add something that vLLM accepts although it is not what it looks like."""
         self._found.append(
-            ArgvProblem(
-                index=index,
-                code=code,
-                message=message,
-                is_refused=False,
-                setting=setting,
-                suggestion=suggestion,
-            )
+            ArgvProblem(index=index, code=code, message=message, is_refused=False, **about)
         )
 
     def in_order(self) -> tuple[ArgvProblem, ...]:

@@ -70,11 +70,6 @@ def grammar() -> Mapping[str, Setting]:
     )
 
 
-def grammar_source() -> str:
-    """Return where the grammar was read."""
-    return str(read_facts("grammar")["source"]["title"])
-
-
 def negative_flag(setting: Setting, version: EngineVersion) -> str | None:
     """Return the flag that switches a boolean off in that release; None when it has none.
 

@@ -41,11 +41,6 @@ class Text(msgspec.Struct, frozen=True):
         """Everything from the first character to the last."""
         return Span(self.start, self.offsets[-1] + 1 if len(self.offsets) else self.start)
 
-    @property
-    def is_verbatim(self) -> bool:
-        """Whether the file holds exactly these characters, one after the other."""
-        return self.span.end - self.span.start == len(self.value)
-
     def cut(self, start: int, end: int | None = None) -> "Text":
         """Return the part from `start` up to `end`."""
         return Text(self.value[start:end], self.offsets[start:end])

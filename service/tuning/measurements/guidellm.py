@@ -18,7 +18,13 @@ from api_schemas.workload import (
     Workload,
 )
 from service.tuning.errors import InvalidRequest
-from service.tuning.measurements.reading import PERCENTILES, Fields, Reading, statistics
+from service.tuning.measurements.reading import (
+    PERCENTILES,
+    Fields,
+    Reading,
+    completed_requests,
+    statistics,
+)
 
 _TPOT_NOTE = (
     "GuideLLM's inter-token latency is (last token - first token) / (tokens - 1) of a request, our "
@@ -67,7 +73,8 @@ def read_guidellm(report: dict[str, Json], *, stated: Workload, pointer: str) ->
 
 def _benchmark(fields: Fields, *, stated: Workload) -> Reading:
     metrics = fields.inside("metrics")
-    completed = _completed(metrics)
+    totals = metrics.inside("request_totals")
+    completed = completed_requests(totals, completed="successful", failed="errored")
     tpot = _statistics(metrics, "inter_token_latency_ms")
     observed = Observed(
         ttft_ms=_statistics(metrics, "time_to_first_token_ms"),
@@ -100,21 +107,6 @@ def _benchmark(fields: Fields, *, stated: Workload) -> Reading:
         observed=observed,
         notes=(_TPOT_NOTE, *notes) if tpot is not None else tuple(notes),
     )
-
-
-def _completed(metrics: Fields) -> int:
-    totals = metrics.inside("request_totals")
-    errored = totals.number("errored") or 0
-    if errored > 0:
-        raise InvalidRequest(
-            f"{errored:.0f} requests failed: the latencies are those of the others only; measure "
-            "again without failures",
-            pointer=totals.at("errored"),
-        )
-    successful = int(totals.needed("successful"))
-    if successful < 1:
-        raise InvalidRequest("no request completed", pointer=totals.at("successful"))
-    return successful
 
 
 def _statistics(metrics: Fields, name: str, *, scale: float = 1.0) -> Statistics | None:

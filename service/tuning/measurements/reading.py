@@ -85,6 +85,25 @@ class Fields(msgspec.Struct, frozen=True):
         return Fields(value, self.at(name))
 
 
+def completed_requests(fields: Fields, *, completed: str, failed: str) -> int:
+    """Return how many requests were answered, by the report's names of both counts.
+
+    Raises:
+        InvalidRequest: Some failed, or none was answered.
+    """
+    failures = fields.number(failed) or 0
+    if failures > 0:
+        raise InvalidRequest(
+            f"{failures:.0f} requests failed: the latencies are those of the others only; measure "
+            "again without failures",
+            pointer=fields.at(failed),
+        )
+    answered = int(fields.needed(completed))
+    if answered < 1:
+        raise InvalidRequest("no request completed", pointer=fields.at(completed))
+    return answered
+
+
 def statistics(values: Mapping[str, float | None], *, scale: float = 1.0) -> Statistics | None:
     """Return the statistics that are above zero, times the scale to milliseconds."""
     kept = {name: value * scale for name, value in values.items() if value}

@@ -19,7 +19,13 @@ from api_schemas.workload import (
     Workload,
 )
 from service.tuning.errors import InvalidRequest
-from service.tuning.measurements.reading import PERCENTILES, Fields, Reading, statistics
+from service.tuning.measurements.reading import (
+    PERCENTILES,
+    Fields,
+    Reading,
+    completed_requests,
+    statistics,
+)
 
 _LATENCIES = ("ttft", "tpot", "itl", "e2el")
 _SIGNS = ("request_throughput", "mean_ttft_ms", "output_throughput", "request_rate")
@@ -72,16 +78,7 @@ def read_vllm_bench(report: dict[str, Json], *, stated: Workload, pointer: str) 
 
 
 def _completed(fields: Fields) -> int:
-    failed = fields.number("failed") or 0
-    if failed > 0:
-        raise InvalidRequest(
-            f"{failed:.0f} requests failed: the latencies are those of the others only; measure "
-            "again without failures",
-            pointer=fields.at("failed"),
-        )
-    completed = int(fields.needed("completed"))
-    if completed < 1:
-        raise InvalidRequest("no request completed", pointer=fields.at("completed"))
+    completed = completed_requests(fields, completed="completed", failed="failed")
     asked = fields.number("num_prompts")
     if asked is not None and asked > completed:
         raise InvalidRequest(
