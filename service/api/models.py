@@ -48,13 +48,18 @@ def list_models(
     *,
     context: InjectedContext,
     q: Annotated[
-        str | None, QueryParameter(max_length=256, description="Part of an id or alias.")
+        str | None,
+        QueryParameter(max_length=256, description="Parts of an id or alias, in any order."),
     ] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=1000, description="Most rows to return.")] = 100,
 ) -> Response[bytes]:
-    """Return the models whose id or alias contains the text; case does not matter."""
-    wanted = (q or "").casefold()
-    items = [row for row, names in _rows(context) if any(wanted in name for name in names)]
+    """Return the models whose id or alias contains every word; case does not matter."""
+    words = (q or "").casefold().split()
+    items = [
+        row
+        for row, names in _rows(context)
+        if any(all(word in name for word in words) for name in names)
+    ]
     return Response(encode(ModelList(items=items[:limit])), media_type=JSON)
 
 

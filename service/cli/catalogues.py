@@ -72,15 +72,17 @@ def _billions(parameters: float) -> str:
     return f"{parameters / 1e9:.2f} B"
 
 
+def _holds(row: Row, word: str) -> bool:
+    return any(word in str(cell).casefold() for cell in row if cell)
+
+
 def _command(name: str, title: str, columns: Sequence[str], rows: Rows) -> click.Command:
     @click.command(name, help=f"List {title}.")
-    @click.argument("search", required=False)
+    @click.argument("search", nargs=-1)
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def command(*, search: str | None, as_json: bool) -> None:
-        wanted = (search or "").casefold()
-        found = [
-            row for row in rows() if any(wanted in str(cell).casefold() for cell in row if cell)
-        ]
+    def command(*, search: tuple[str, ...], as_json: bool) -> None:
+        words = " ".join(search).casefold().split()
+        found = [row for row in rows() if all(_holds(row, word) for word in words)]
         if as_json:
             items = [dict(zip(columns, row, strict=True)) for row in found]
             click.echo(msgspec.json.format(msgspec.json.encode(items)))

@@ -21,7 +21,7 @@ def test_a_bundled_model_is_found_by_its_id(api: Client, name: str) -> None:
 
 def test_models_are_searched(api: Client) -> None:
     """Q narrows by id or alias, limit caps the rows."""
-    rows = api.get("/models?q=LLAMA-3.1-8b&limit=2").json()["items"]
+    rows = api.get("/models?q=8b+LLAMA+3.1&limit=2").json()["items"]
 
     assert len(rows) == 2
     assert all("llama-3.1-8b" in row["id"].lower() for row in rows)
