@@ -107,13 +107,17 @@ def _nearest(dimension: Dimension, value: Json) -> Json:
     axis = _whole_axis(dimension)
     if value is None:
         return axis[len(axis) // 2]
-    if isinstance(dimension, Choices):
+    if isinstance(dimension, Choices) and (value in axis or not _are_numbers([value, *axis])):
         return value if value in axis else axis[0]
     if isinstance(value, bool) or not isinstance(value, int | float):
         return axis[len(axis) // 2]
     if isinstance(dimension, NumberRange):
         return min(max(float(value), dimension.low), dimension.high)
     return min(axis, key=lambda point: abs(point - value))
+
+
+def _are_numbers(values: Sequence[Json]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def _axis(dimension: Dimension) -> Sequence[Json]:

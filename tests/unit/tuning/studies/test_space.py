@@ -63,6 +63,19 @@ def test_a_configuration_lies_at_its_nearest_point() -> None:
     )
 
 
+def test_a_number_between_the_choices_lies_at_the_nearest() -> None:
+    """The 256 sequences of vLLM lie at the 32 of a smaller space, not at whatever comes first."""
+    space: dict[str, Dimension] = {
+        "max_num_seqs": Choices(values=[4, 16, 32]),
+        "kv_cache_dtype": Choices(values=["fp8", "fp8_e5m2"]),
+    }
+    effective = EngineConfig(max_num_seqs=256, kv_cache_dtype="auto")
+
+    point = projected(EngineConfig(), space, otherwise=effective)
+
+    assert point == {"max_num_seqs": 32, "kv_cache_dtype": "fp8"}
+
+
 def test_a_scan_covers_the_space_and_stays_small() -> None:
     """Ends and middle of every dimension are looked at; a huge grid is thinned by the seed."""
     small: dict[str, Dimension] = {
