@@ -18,9 +18,11 @@ from service.tuning.errors import TuningError
 @click.option("--server", metavar="URL", help="Ask a running service instead of this process.")
 @hub_option
 def estimate(*, server: str | None, hub: bool) -> None:
-    """Read one estimate request per line on standard input, write one answer per line.
+    """Judge settings: one JSON request per line on standard input, one answer per line.
 
-    A refused line becomes {"problem": {...}} in its place; the order is kept.
+    A line has the body of POST /estimates: model, hardware, engine with its config, and, for
+    latencies, workload; examples/what-ifs.jsonl has three. A refused line becomes
+    {"problem": {...}} in its place; the order is kept.
     """
     resolve_model = resolver(uses_hub=hub)
     for line in standard_input():

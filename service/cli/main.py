@@ -25,7 +25,10 @@ from service.tuning.errors import TuningError
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="setpoint", prog_name="setpoint")
 def cli() -> None:
-    """Tuning-as-a-service for vLLM."""
+    """Tuning-as-a-service for vLLM.
+
+    Begin with: setpoint recommend --model Qwen/Qwen3-8B --gpu L40S
+    """
 
 
 for command in (

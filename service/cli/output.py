@@ -15,7 +15,13 @@ from api_schemas.explanation import Finding
 from api_schemas.recommendation import Advice, Recommendation
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
-server_option = click.option("--server", metavar="URL", default=DEFAULT_SERVER, show_default=True)
+server_option = click.option(
+    "--server",
+    metavar="URL",
+    default=DEFAULT_SERVER,
+    show_default=True,
+    help="The running service to ask.",
+)
 """For commands that only a service can carry out."""
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _UNBOUNDED_WIDTH = 10_000

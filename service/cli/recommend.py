@@ -22,8 +22,10 @@ _FORMATS = click.Choice(["table", "json", "markdown"])
 @click.option("-f", "--file", "source", metavar="REQUEST", help="JSON or YAML file, - for stdin.")
 @click.option("--model", help="Model id, in place of a request file.")
 @click.option("--gpu", help="GPU name, alias or cloud instance.")
-@click.option("--gpus-per-node", type=int, help="GPUs in the node.")
-@click.option("--preset", help="Workload preset, see `setpoint presets`.")
+@click.option(
+    "--gpus-per-node", type=int, help="GPUs in the node.  [default: one, or the instance's]"
+)
+@click.option("--preset", help="Workload, see `setpoint presets`.  [default: chat]")
 @click.option("--users", type=int, help="People who will use it; converted to a request rate.")
 @click.option("--ttft-ms", type=float, help="Limit of the time to first token at p95.")
 @click.option("--tpot-ms", type=float, help="Limit of the time per output token at p95.")

@@ -32,7 +32,7 @@ def _render(report: CheckReport, colours: dict[str, str]) -> str:
         owner = f", {item.owner}" if item.owner else ""
         lines.append(f"waived {item.finding.rule} until {item.until}: {item.reason}{owner}")
     for engine in report.engines:
-        fits = {None: "not judged", True: "fits", False: "does not fit"}[engine.fits]
+        fits = {None: "memory not judged", True: "fits", False: "does not fit"}[engine.fits]
         shown = engine.model or "model not known"
         lines.append(_printable(f"{engine.title}: {shown}, vLLM {engine.version}, {fits}"))
     if report.verdict == "inconclusive":
