@@ -2,7 +2,8 @@
 
 The record is in the store, and is written first. A queue entry is a ticket: it holds a function's
 name and a queue's as JSON, and whoever draws it takes the run whose turn it is, so that tenants
-share the workers (`service.store.waiting`). RQ 3.0 carries the tickets.
+share the workers (`service.store.waiting`). RQ 3.0 carries the tickets, those for larger runs in
+queues of their own, so that nobody draws a ticket for what its node is too small for.
 """
 
 import math
@@ -31,6 +32,8 @@ MAX_ATTEMPTS = 2
 """A run whose process was lost is started once more: it changed nothing outside its own record."""
 LEASE_WAIT_LIMIT_S = 3600.0
 """Longest wait for a free device; it does not count against the plan's minutes."""
+_CPU = "cpu"
+_SEVERAL = 2
 _LONGEST_PLAN_MINUTES = 24 * 60
 _MARGIN_S = 300.0
 _RESULT_LIFETIME_S = 60
@@ -55,6 +58,20 @@ def node_queue(node: str) -> str:
 def gpu_queue(gpu: str) -> str:
     """Return the queue that every node with this GPU works off."""
     return f"validate.gpu.{gpu_name(gpu).replace(' ', '-')}"
+
+
+def ticket_queue(queue: str, *, devices: int) -> str:
+    """Return where the tickets of a queue lie for runs on so many devices."""
+    return queue if devices == 1 else f"{queue}.x{devices}"
+
+
+def ticket_queues(node: WorkerNode) -> list[str]:
+    """Return where a node draws its tickets: for every run that it can ever serve."""
+    return [
+        ticket_queue(queue, devices=devices)
+        for queue in node.queues
+        for devices in range(1, most_devices(node, queue) + 1)
+    ]
 
 
 def gpu_name(gpu: str) -> str:
@@ -95,8 +112,10 @@ def check_worker(
     listening = [node for node in nodes if queue in node.queues]
     if not listening:
         raise NoWorker(f"No live worker listens on {queue}; GET /workers lists what there is.")
-    if any(_can_run(node, device_count=device_count, gpu=_wanted(plan, gpu)) for node in listening):
-        return
+    for node in listening:
+        devices = devices_for(plan, node, gpu=gpu)
+        if _most_of(devices, node) >= (1 if _on_cpu(devices) else device_count):
+            return
     raise NoWorker(
         f"The workers on {queue} have fewer than {device_count} matching devices, or no vLLM "
         "environment for them (SETPOINT_VLLM_ENVS)."
@@ -112,9 +131,42 @@ def device_count(config: EngineConfig | msgspec.Raw) -> int:
     return math.prod(max(size or 1, 1) for size in sizes)
 
 
+def needed_devices(plan: ValidationPlan, *, gpu: str, config: EngineConfig | msgspec.Raw) -> int:
+    """Return how many devices a node must have that takes a run from its queue.
+
+    A CPU is one device, whatever the number of ranks; who names a node has no choice of nodes.
+    """
+    queue = queue_of(plan, gpu=gpu)
+    is_shared = plan.queue is None or plan.queue.node is None
+    return device_count(config) if is_shared and queue != gpu_queue(_CPU) else 1
+
+
+def most_devices(node: WorkerNode, queue: str) -> int:
+    """Return the most devices that a run of a queue can lease on a node; 0: it can run none.
+
+    Runs that name the node are not told apart by size: there is no other node for them.
+    """
+    if queue == node_queue(node.node):
+        return 1
+    return _most_of([item for item in node.devices if gpu_queue(item.name) == queue], node)
+
+
+def devices_for(plan: ValidationPlan, node: WorkerNode, *, gpu: str) -> list[WorkerDevice]:
+    """Return the devices of a node that a plan may run on, for a recommendation for this GPU.
+
+    That is the GPU which the plan names, else the recommended one, else whatever a named node has.
+    """
+    place = plan.queue
+    asked = gpu if place is None or place.gpu is None else place.gpu
+    matching = [device for device in node.devices if gpu_name(device.name) == gpu_name(asked)]
+    if matching or place is None or place.node is None or place.gpu is not None:
+        return matching
+    return node.devices
+
+
 def is_cpu(device: WorkerDevice) -> bool:
     """Tell whether a device is the node's CPU."""
-    return device.name == "cpu"
+    return device.name == _CPU
 
 
 def leasable(devices: Sequence[WorkerDevice], *, count: int) -> list[WorkerDevice]:
@@ -128,17 +180,22 @@ def leasable(devices: Sequence[WorkerDevice], *, count: int) -> list[WorkerDevic
     ]
 
 
-def enqueue(client: redis.Redis, validation: Validation) -> None:
+def enqueue(client: redis.Redis, validation: Validation, *, devices: int = 1) -> None:
     """Hand a stored validation to the workers; doing it twice is the same as once.
 
     Raises:
         StoreUnavailable: The store did not acknowledge it.
     """
-    add_ticket(client, validation.queue, identifier=f"{validation.id}-{validation.attempt}")
+    name = f"{validation.id}-{validation.attempt}"
+    add_ticket(client, validation.queue, devices=devices, identifier=name)
 
 
-def add_ticket(client: redis.Redis, queue: str, *, identifier: str | None = None) -> None:
+def add_ticket(
+    client: redis.Redis, queue: str, *, devices: int, identifier: str | None = None
+) -> None:
     """Let one more run of a queue be taken; two tickets with one identifier are one.
+
+    Nodes that can serve a run on so many devices see it.
 
     A ticket too many does no harm: it finds nothing to take. How long it may run is set by the plan
     of the run it takes; its own limit is that of the longest plan.
@@ -148,9 +205,9 @@ def add_ticket(client: redis.Redis, queue: str, *, identifier: str | None = None
     """
     with reaching_the_store():
         try:
-            Queue(queue, connection=client, serializer=JSONSerializer).enqueue_call(
+            _tickets(client, queue, devices=devices).enqueue_call(
                 FUNCTION,
-                args=[queue],
+                args=[queue, devices],
                 job_id=identifier,
                 timeout=timeout_s(max_minutes=_LONGEST_PLAN_MINUTES) + round(_MARGIN_S),
                 result_ttl=_RESULT_LIFETIME_S,
@@ -175,8 +232,9 @@ def heal(client: redis.Redis, store: ValidationStore, *, now: datetime) -> list[
         validation = store.find(identifier)
         if validation is None:
             continue
-        if is_waiting(client, store.waiting_run(identifier)):
-            queues.add(validation.queue)
+        run = store.waiting_run(identifier)
+        if is_waiting(client, run):
+            queues.add((run.queue, run.devices))
         elif not store.is_claimed(identifier):
             start_again(client, store, validation, now=now)
             healed.append(identifier)
@@ -184,17 +242,20 @@ def heal(client: redis.Redis, store: ValidationStore, *, now: datetime) -> list[
     return healed
 
 
-def add_missing_tickets(client: redis.Redis, queues: Iterable[str]) -> None:
-    """Let no run wait without a ticket, as a crash between record and ticket leaves it.
+def add_missing_tickets(client: redis.Redis, queues: Iterable[tuple[str, int]]) -> None:
+    """Let no run wait without a ticket in these queues, each for runs on so many devices.
+
+    A crash between record and ticket leaves one without, and so does who draws a ticket for one
+    size and takes a run of another.
 
     Raises:
         StoreUnavailable: The store did not answer.
     """
-    for name in queues:
+    for name, devices in queues:
         with reaching_the_store():
-            tickets = Queue(name, connection=client, serializer=JSONSerializer).count
-        for _ in range(count_waiting(client, name) - tickets):
-            add_ticket(client, name)
+            tickets = _tickets(client, name, devices=devices).count
+        for _ in range(count_waiting(client, name, devices=devices) - tickets):
+            add_ticket(client, name, devices=devices)
 
 
 def start_again(
@@ -237,21 +298,22 @@ def start_again(
     if moved is Change.DONE:
         fresh = store.find(validation.id)
         if fresh is not None:
-            enqueue(client, fresh)
+            enqueue(client, fresh, devices=store.waiting_run(fresh.id).devices)
 
 
-def _wanted(plan: ValidationPlan, gpu: str) -> str | None:
-    """Return the GPU that a plan asks for; None when it names a node whatever that has."""
-    if plan.queue is None:
-        return gpu_name(gpu)
-    if plan.queue.gpu is not None:
-        return gpu_name(plan.queue.gpu)
-    return None if plan.queue.node is not None else gpu_name(gpu)
+def _tickets(client: redis.Redis, queue: str, *, devices: int) -> Queue:
+    name = ticket_queue(queue, devices=devices)
+    return Queue(name, connection=client, serializer=JSONSerializer)
 
 
-def _can_run(node: WorkerNode, *, device_count: int, gpu: str | None) -> bool:
-    devices = [device for device in node.devices if gpu is None or gpu_name(device.name) == gpu]
-    on_cpu = any(is_cpu(device) for device in devices)
-    usable = leasable(devices, count=1 if on_cpu else device_count)
-    enough = bool(usable) if on_cpu else len(usable) >= device_count
-    return enough and any(environment.is_cpu == on_cpu for environment in node.environments)
+def _on_cpu(devices: Iterable[WorkerDevice]) -> bool:
+    return any(is_cpu(device) for device in devices)
+
+
+def _most_of(devices: Sequence[WorkerDevice], node: WorkerNode) -> int:
+    """Return the most of these devices that work together under a vLLM that the node has."""
+    on_cpu = _on_cpu(devices)
+    if not any(environment.is_cpu == on_cpu for environment in node.environments):
+        return 0
+    alone = min(len(leasable(devices, count=1)), 1)
+    return alone if on_cpu else max(len(leasable(devices, count=_SEVERAL)), alone)

@@ -35,6 +35,7 @@ def start_study(
     *,
     identifier: str,
     gpu: str,
+    devices: int,
     at: datetime,
 ) -> Study:
     """Store a study, then hand it to the workers; a crash in between is healed by them.
@@ -57,18 +58,19 @@ def start_study(
         queue=queue_of(plan_of(request), gpu=gpu),
         traceparent=current_traceparent(),
     )
-    store.create(study)
-    enqueue_study(client, study)
+    store.create(study, devices=devices)
+    enqueue_study(client, study, devices=devices)
     return study
 
 
-def enqueue_study(client: redis.Redis, study: Study) -> None:
+def enqueue_study(client: redis.Redis, study: Study, *, devices: int) -> None:
     """Hand a stored study to the workers; doing it twice is the same as once.
 
     Raises:
         StoreUnavailable: The store did not acknowledge it.
     """
-    add_ticket(client, study.queue, identifier=f"study-{study.id}-{study.attempt}")
+    name = f"study-{study.id}-{study.attempt}"
+    add_ticket(client, study.queue, devices=devices, identifier=name)
 
 
 def heal_studies(client: redis.Redis, store: StudyStore, *, now: datetime) -> list[str]:
@@ -82,8 +84,9 @@ def heal_studies(client: redis.Redis, store: StudyStore, *, now: datetime) -> li
         study = store.find(identifier)
         if study is None:
             continue
-        if is_waiting(client, store.waiting_run(identifier)):
-            queues.add(study.queue)
+        run = store.waiting_run(identifier)
+        if is_waiting(client, run):
+            queues.add((run.queue, run.devices))
         elif not store.is_claimed(identifier):
             go_on(client, store, study, now=now)
             healed.append(identifier)
@@ -118,7 +121,7 @@ def go_on(client: redis.Redis, store: StudyStore, study: Study, *, now: datetime
     )
     fresh = store.find(study.id) if moved is Change.DONE else None
     if fresh is not None:
-        enqueue_study(client, fresh)
+        enqueue_study(client, fresh, devices=store.waiting_run(fresh.id).devices)
 
 
 def end_study(store: StudyStore, study: Study, *, now: datetime) -> None:

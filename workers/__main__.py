@@ -13,7 +13,7 @@ from rq.worker import RoundRobinWorker
 
 from api_schemas.worker import WorkerNode
 from service.log import configure_logging, get_logger
-from service.queue import FUNCTION, heal
+from service.queue import FUNCTION, heal, ticket_queues
 from service.settings import InvalidSettings
 from service.store import workers as registry
 from service.store.client import StoreUnavailable, ping
@@ -77,7 +77,7 @@ def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) 
             _dispatcher(client, store, settings),
             redis.Redis.from_url(settings.redis_url) as waiting,
         ):
-            NodeWorker(node.queues, connection=waiting, serializer=JSONSerializer).work(
+            NodeWorker(ticket_queues(node), connection=waiting, serializer=JSONSerializer).work(
                 logging_level="WARNING", with_scheduler=False
             )
     finally:

@@ -4,24 +4,22 @@ A study works like a validation that measures one configuration after the other;
 study's own.
 """
 
-import shutil
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import redis
-from rq.timeouts import JobTimeoutException
 
 from api_schemas.engine import Engine, EngineConfig
 from api_schemas.estimate import EstimateRequest
-from api_schemas.study import Study, StudyTrial
+from api_schemas.study import Study, StudyStatus, StudyTrial
 from api_schemas.validation import Failure, LoadPoint
+from api_schemas.worker import WorkerNode
 from service.identifiers import timestamp
 from service.log import get_logger
-from service.model_lookup import make_resolver
 from service.queue import timeout_s
-from service.store.models import ModelStore
 from service.store.studies import StudyStore, is_ended
 from service.store.validations import Change
 from service.store.waiting import WaitingRun
@@ -38,22 +36,24 @@ from service.tuning.studies.outcome import (
     violations_of,
 )
 from service.tuning.studies.prior import Prior, prior_of
+from workers.conduct import conduct
 from workers.experiment import Experiment
-from workers.inventory import describe_node
-from workers.jobs import _lease, _recommendation
 from workers.learn import keep_points
 from workers.lifetime import WorkerStopping, limited_to
-from workers.run import Cancelled, Failed, OutOfTime, Run, TakenOver
+from workers.preparation import prepare
+from workers.run import Failed, Run, TakenOver
 from workers.settings import WorkerSettings
 from workers.study_search import Candidate, StudySearch
 from workers.study_track import StudyTrack, as_validation
-from workers.subject import Subject, choose_subject, describe_environment
+from workers.subject import Subject, describe_environment
 
 _log = get_logger(__name__)
 _LEAST_SECONDS = 20.0
 
 
-def run_study(client: redis.Redis, waiting: WaitingRun, settings: WorkerSettings) -> None:
+def run_study(
+    client: redis.Redis, waiting: WaitingRun, settings: WorkerSettings, node: WorkerNode
+) -> None:
     """Search for the best configuration; everything that is worth telling is in its record."""
     store = StudyStore(client)
     study = store.find(waiting.identifier)
@@ -73,7 +73,14 @@ def run_study(client: redis.Redis, waiting: WaitingRun, settings: WorkerSettings
     ):
         try:
             with limited_to(seconds=timeout_s(max_minutes=study.request.max_minutes)):
-                _conduct(_Work(run=run, track=track, store=store, study=study), settings)
+                folder = settings.work_dir / "studies" / study.id
+                task = _Work(run=run, track=track, store=store, study=study)
+                conduct(
+                    run,
+                    folder,
+                    work=lambda: _search(task, settings, node, folder),
+                    end=partial(_finish, task),
+                )
         except WorkerStopping:
             go_on(client, store, study, now=datetime.now(UTC))
 
@@ -97,54 +104,18 @@ class _Work(msgspec.Struct, kw_only=True):
             raise TakenOver(f"{self.study.id}: {outcome.value}")
 
 
-def _conduct(work: _Work, settings: WorkerSettings) -> None:
-    """Take the study to its end, whatever happens."""
-    folder = settings.work_dir / "studies" / work.study.id
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _search(work, settings, folder)
-    except Cancelled:
-        _finish(work, "cancelled")
-    except TakenOver as error:
-        _log.warning("study_taken_over", reason=str(error))
-    except (OutOfTime, JobTimeoutException):
-        _finish(work, "timed_out")
-    except Failed as error:
-        _finish(work, "failed", failure=error.failure)
-    except Exception as error:  # noqa: BLE001  # the record must say so, whatever it was
-        _log.exception("study_broke", id=work.study.id)
-        failure = Failure(stage="load", reason=f"a fault of Setpoint: {error!r}", log_tail="")
-        _finish(work, "failed", failure=failure)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _search(work: _Work, settings: WorkerSettings, folder: Path) -> None:
+def _search(work: _Work, settings: WorkerSettings, node: WorkerNode, folder: Path) -> None:
+    """Take the study from its lease to its end."""
     run, study = work.run, work.study
     started_at = study.started_at or timestamp(datetime.now(UTC))
     work.write(status="running", stage="leasing", started_at=started_at)
-    recommendation = _recommendation(run)
-    node = describe_node(settings)
-    devices = _lease(run, node, recommendation, settings)
-    run.start_clock()
-    tenant = work.store.tenant_of(study.id)
-    try:
-        subject = choose_subject(
-            recommendation,
-            run.validation.plan,
-            node=node,
-            devices=devices,
-            resolve_model=make_resolver(ModelStore(run.client, tenant=tenant)),
-            allow_code=settings.allow_code,
-        )
-    except LookupError as error:
-        raise Failed("start", str(error)) from error
-    run.note(*subject.notes)
+    subject = prepare(run, settings, node, tenant=work.store.tenant_of(study.id))
+    recommended = subject.recommendation.config
     work.write(environment=describe_environment(subject, node), notes=run.notes)
     search = StudySearch(
         study.request,
-        recommended=recommendation.config,
-        effective=_defaults(subject, recommendation.config, tuple(study.request.space)),
+        recommended=recommended,
+        effective=_defaults(subject, recommended, tuple(study.request.space)),
         slo=subject.slo,
         predict=lambda config: _prior(subject, config),
         trials=[trial for trial in study.trials if trial.state != "running"],
@@ -231,7 +202,8 @@ def _load(work: _Work, experiment: Experiment, config: EngineConfig) -> LoadPoin
     return found.point
 
 
-def _finish(work: _Work, status: str, **fields: Any) -> None:  # noqa: ANN401  # fields of the record
+def _finish(work: _Work, status: StudyStatus, failure: Failure | None = None) -> None:
+    fields = {} if failure is None else {"failure": failure}
     try:
         work.write(
             status=status,

@@ -8,7 +8,14 @@ from service.api.context import Context
 from service.api.idempotent import Making
 from service.api.problems import Refusal
 from service.identifiers import timestamp
-from service.queue import NoWorker, check_worker, device_count, enqueue, queue_of
+from service.queue import (
+    NoWorker,
+    check_worker,
+    device_count,
+    enqueue,
+    needed_devices,
+    queue_of,
+)
 from service.store.workers import live_nodes
 from service.telemetry import current_traceparent
 
@@ -31,7 +38,13 @@ def check_plan(
 
 
 def start_validation(
-    context: Context, plan: ValidationPlan, *, recommendation_id: str, gpu: str, making: Making
+    context: Context,
+    plan: ValidationPlan,
+    *,
+    recommendation_id: str,
+    gpu: str,
+    config: EngineConfig | msgspec.Raw,
+    making: Making,
 ) -> Validation:
     """Store a validation, then hand it to the workers; a crash in between is healed by them.
 
@@ -53,6 +66,7 @@ def start_validation(
         queue=queue_of(plan, gpu=gpu),
         traceparent=current_traceparent(),
     )
-    context.validations.create(validation)
-    enqueue(context.store, validation)
+    devices = needed_devices(plan, gpu=gpu, config=config)
+    context.validations.create(validation, devices=devices)
+    enqueue(context.store, validation, devices=devices)
     return validation

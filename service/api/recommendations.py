@@ -246,7 +246,7 @@ def get_recommendation_file(
 def _create(context: Context, request: TuningRequest, making: Making) -> Response[bytes]:
     # Imported on use: the latency model compiles code, and the service starts without waiting.
     from service.calibrations import known_calibrations  # noqa: PLC0415
-    from service.tuning.recommend import recommend  # noqa: PLC0415
+    from service.remembered import recommend_once  # noqa: PLC0415
 
     calibrations = known_calibrations(
         context.measurements,
@@ -254,7 +254,7 @@ def _create(context: Context, request: TuningRequest, making: Making) -> Respons
         resolve_model=context.resolve_model,
         now=context.now,
     )
-    advice = recommend(request, resolve_model=context.resolve_model, calibrations=calibrations)
+    advice = recommend_once(request, resolve_model=context.resolve_model, calibrations=calibrations)
     gpu = request.hardware.gpu
     plan = request.validation if advice.estimate.fits else None
     if plan is not None:
@@ -264,7 +264,12 @@ def _create(context: Context, request: TuningRequest, making: Making) -> Respons
     content, etag = stored.body, stored.etag
     if plan is not None:
         validation = start_validation(
-            context, plan, recommendation_id=stored.id, gpu=gpu, making=making
+            context,
+            plan,
+            recommendation_id=stored.id,
+            gpu=gpu,
+            config=advice.config,
+            making=making,
         )
         content = with_validations(stored.body, [validation])
         etag = entity_tag(content)

@@ -3,27 +3,35 @@
 from functools import partial
 from typing import Annotated, Any
 
-import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.openapi.spec import Example
 from litestar.params import PathParameter, QueryParameter, RawBody
 from litestar.response import Stream
 
-from api_schemas.recommendation import UnderstoodRequest
-from api_schemas.study import Study, StudyPage, StudyRequest, StudySummary
+from api_schemas.study import STUDY_ENDS, Study, StudyPage, StudyRequest, StudySummary
 from service.api import examples
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import EVENTS, JSON, Answer, Body, describe
+from service.api.describe import JSON, Answer, Body, describe
 from service.api.event_stream import LastEventId, stream_of
-from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
+from service.api.idempotent import Making, answer_once
 from service.api.limits import reserve_gpu_minutes
 from service.api.paging import next_link, position_of
-from service.api.problems import Refusal, not_found
 from service.api.proof import check_plan
+from service.api.runs import (
+    describe_cancel,
+    describe_record,
+    describe_start,
+    describe_stream,
+    find_run,
+    news_of,
+    proven_of,
+    queued,
+    refuse_ended,
+    shown,
+)
+from service.queue import needed_devices
 from service.store.cursor import encode_cursor
-from service.store.events import Event
-from service.store.studies import is_ended
 from service.studies import end_study, plan_of, start_study
 from service.tuning.engine.versions import parse_version
 from service.tuning.studies.space import check_space
@@ -40,11 +48,6 @@ StudyId = Annotated[
 ]
 
 
-class _Proven(msgspec.Struct, frozen=True):
-    request: UnderstoodRequest
-    config: msgspec.Raw
-
-
 @post(
     "/studies",
     operation_id="createStudy",
@@ -52,29 +55,13 @@ class _Proven(msgspec.Struct, frozen=True):
     tags=["proof"],
     sync_to_thread=True,
     status_code=202,
-    opt=describe(
-        Answer(
-            202,
-            "Stored and queued; follow it under Location.",
-            kind=Study,
-            headers=("Location", "Retry-After", REPLAYED),
-        ),
-        body=Body(
+    opt=describe_start(
+        Study,
+        Body(
             StudyRequest,
             "A recommendation to start from, the settings that may vary, and a budget.",
             {"two settings, twelve trials": examples.study_request},
         ),
-        problems=(
-            "too-large",
-            "unsupported-media-type",
-            "not-found",
-            "conflict",
-            "no-worker",
-            "idempotency-in-progress",
-            "idempotency-key-reused",
-            "store-unavailable",
-        ),
-        request_headers=(HEADER,),
     ),
 )
 def create_study(
@@ -128,16 +115,11 @@ def list_studies(
     summary="Show a study",
     tags=["proof"],
     sync_to_thread=True,
-    opt=describe(
-        Answer(200, "The study as far as it is.", kind=Study, headers=("Retry-After",)),
-        problems=("not-found", "store-unavailable"),
-    ),
+    opt=describe_record(Study, "The study as far as it is."),
 )
 def get_study(study_id: StudyId, context: InjectedContext) -> Response[bytes]:
     """Return its trials so far, the best one that meets the targets, and the Pareto front."""
-    study = _find(context, study_id)
-    headers = {} if is_ended(study) else {"Retry-After": RETRY_AFTER_S}
-    return Response(encode(study), media_type=JSON, headers=headers)
+    return shown(_find(context, study_id), ends=STUDY_ENDS, retry_after_s=RETRY_AFTER_S)
 
 
 @get(
@@ -146,18 +128,15 @@ def get_study(study_id: StudyId, context: InjectedContext) -> Response[bytes]:
     summary="Follow a study",
     tags=["proof"],
     sync_to_thread=True,
-    opt=describe(
-        Answer(200, "Server-sent events until its end.", media_types=(EVENTS,)),
-        problems=("not-found", "store-unavailable"),
-        request_headers=("Last-Event-ID",),
-    ),
+    opt=describe_stream(),
 )
 def follow_study(
     study_id: StudyId, context: InjectedContext, last_event_id: LastEventId = None
 ) -> Stream:
     """Stream states and trials as they come; `Last-Event-ID` resumes after that event."""
     _find(context, study_id)
-    return stream_of(partial(_news, context, study_id), after=last_event_id)
+    news = partial(news_of, context.studies, STUDY_ENDS, study_id)
+    return stream_of(news, after=last_event_id)
 
 
 @delete(
@@ -167,16 +146,12 @@ def follow_study(
     tags=["proof"],
     sync_to_thread=True,
     status_code=202,
-    opt=describe(
-        Answer(202, "It is cancelled, or will be within seconds.", kind=Study),
-        problems=("not-found", "conflict", "store-unavailable"),
-    ),
+    opt=describe_cancel(Study),
 )
 def cancel_study(study_id: StudyId, context: InjectedContext) -> Response[bytes]:
     """End it at whatever trial it is; its trials stay, and asking again changes nothing."""
     study = _find(context, study_id)
-    if is_ended(study) and study.status != "cancelled":
-        raise Refusal("conflict", f"The study is already {study.status}.")
+    refuse_ended(study, ends=STUDY_ENDS, noun="study")
     context.studies.request_cancel(study_id)
     if not context.studies.is_claimed(study_id):
         end_study(context.studies, study, now=context.now())
@@ -184,10 +159,7 @@ def cancel_study(study_id: StudyId, context: InjectedContext) -> Response[bytes]
 
 
 def _create(context: Context, request: StudyRequest, making: Making) -> Response[bytes]:
-    stored = context.recommendations.find(request.recommendation_id)
-    if stored is None:
-        raise not_found("recommendation", request.recommendation_id)
-    proven = msgspec.json.decode(stored.body, type=_Proven)
+    proven = proven_of(context, request.recommendation_id)
     check_space(request.space, version=parse_version(proven.request.engine.version))
     gpu = proven.request.hardware.gpu
     plan = plan_of(request)
@@ -199,24 +171,14 @@ def _create(context: Context, request: StudyRequest, making: Making) -> Response
         request,
         identifier=making.identifier("study"),
         gpu=gpu,
+        devices=needed_devices(plan, gpu=gpu, config=proven.config),
         at=making.attempt.started_at,
     )
-    headers = {"Location": _address(study.id), "Retry-After": RETRY_AFTER_S}
-    return Response(encode(study), status_code=202, media_type=JSON, headers=headers)
+    return queued(study, address=_address(study.id), retry_after_s=RETRY_AFTER_S)
 
 
 def _find(context: Context, identifier: str) -> Study:
-    study = context.studies.find(identifier)
-    if study is None:
-        raise not_found("study", identifier)
-    return study
-
-
-def _news(context: Context, identifier: str, after: str) -> tuple[list[Event], bool]:
-    """Return new events, and whether none can follow; read in this order, none is missed."""
-    study = context.studies.find(identifier)
-    is_finished = study is None or is_ended(study)
-    return context.studies.events(identifier, after=after), is_finished
+    return find_run(context.studies, identifier, noun="study")
 
 
 def _row(study: Study) -> StudySummary:

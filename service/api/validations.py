@@ -4,28 +4,37 @@ import asyncio
 from functools import partial
 from typing import Annotated, Any
 
-import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.openapi.spec import Example
 from litestar.params import PathParameter, QueryParameter, RawBody
 from litestar.response import Stream
 
-from api_schemas.recommendation import UnderstoodRequest
 from api_schemas.validation import TERMINAL, Validation, ValidationPlan
 from api_schemas.worker import WorkerList
 from service.api import examples
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import EVENTS, JSON, Answer, Body, describe
+from service.api.describe import JSON, Answer, Body, describe
 from service.api.event_stream import LastEventId, stream_of
-from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
+from service.api.idempotent import Making, answer_once
 from service.api.limits import reserve_gpu_minutes
-from service.api.problems import Refusal, not_found
+from service.api.problems import Refusal
 from service.api.proof import check_plan, start_validation
 from service.api.recommendations import RecommendationId
+from service.api.runs import (
+    describe_cancel,
+    describe_record,
+    describe_start,
+    describe_stream,
+    find_run,
+    news_of,
+    proven_of,
+    queued,
+    refuse_ended,
+    shown,
+)
 from service.identifiers import timestamp
 from service.measured import address_of
-from service.store.events import Event
 from service.store.queues import queue_states
 from service.store.validations import ValidationStore
 from service.store.workers import live_nodes
@@ -44,20 +53,6 @@ ValidationId = Annotated[
 ]
 
 
-class Fit(msgspec.Struct, frozen=True):
-    """Whether a configuration is expected to start."""
-
-    fits: bool
-
-
-class Proven(msgspec.Struct, frozen=True):
-    """What a validation needs of a stored recommendation."""
-
-    request: UnderstoodRequest
-    estimate: Fit
-    config: msgspec.Raw
-
-
 @post(
     "/recommendations/{recommendation_id:str}/validations",
     operation_id="createValidation",
@@ -65,29 +60,13 @@ class Proven(msgspec.Struct, frozen=True):
     tags=["proof"],
     sync_to_thread=True,
     status_code=202,
-    opt=describe(
-        Answer(
-            202,
-            "Stored and queued; follow it under Location.",
-            kind=Validation,
-            headers=("Location", "Retry-After", REPLAYED),
-        ),
-        body=Body(
+    opt=describe_start(
+        Validation,
+        Body(
             ValidationPlan,
             "How it is to be proven.",
             {"one load point": examples.validation_plan},
         ),
-        problems=(
-            "too-large",
-            "unsupported-media-type",
-            "not-found",
-            "conflict",
-            "no-worker",
-            "idempotency-in-progress",
-            "idempotency-key-reused",
-            "store-unavailable",
-        ),
-        request_headers=(HEADER,),
     ),
 )
 def create_validation(
@@ -116,10 +95,7 @@ def create_validation(
     operation_id="getValidation",
     summary="Show a validation",
     tags=["proof"],
-    opt=describe(
-        Answer(200, "The record as far as it is.", kind=Validation, headers=("Retry-After",)),
-        problems=("not-found", "store-unavailable"),
-    ),
+    opt=describe_record(Validation, "The record as far as it is."),
 )
 async def get_validation(
     validation_id: ValidationId,
@@ -138,8 +114,7 @@ async def get_validation(
         if validation.status in TERMINAL or asyncio.get_running_loop().time() >= deadline:
             break
         await asyncio.sleep(_POLL_S)
-    headers = {} if validation.status in TERMINAL else {"Retry-After": RETRY_AFTER_S}
-    return Response(encode(validation), media_type=JSON, headers=headers)
+    return shown(validation, ends=TERMINAL, retry_after_s=RETRY_AFTER_S)
 
 
 @get(
@@ -147,11 +122,7 @@ async def get_validation(
     operation_id="followValidation",
     summary="Follow a validation",
     tags=["proof"],
-    opt=describe(
-        Answer(200, "Server-sent events until its end.", media_types=(EVENTS,)),
-        problems=("not-found", "store-unavailable"),
-        request_headers=("Last-Event-ID",),
-    ),
+    opt=describe_stream(),
 )
 async def follow_validation(
     validation_id: ValidationId,
@@ -160,7 +131,7 @@ async def follow_validation(
 ) -> Stream:
     """Stream states and load points as they come; `Last-Event-ID` resumes after that event."""
     await asyncio.to_thread(_find, context.validations, validation_id)
-    news = partial(_news, context.validations, validation_id)
+    news = partial(news_of, context.validations, TERMINAL, validation_id)
     return stream_of(news, after=last_event_id)
 
 
@@ -171,17 +142,13 @@ async def follow_validation(
     tags=["proof"],
     sync_to_thread=True,
     status_code=202,
-    opt=describe(
-        Answer(202, "It is cancelled, or will be within seconds.", kind=Validation),
-        problems=("not-found", "conflict", "store-unavailable"),
-    ),
+    opt=describe_cancel(Validation),
 )
 def cancel_validation(validation_id: ValidationId, context: InjectedContext) -> Response[bytes]:
     """End it at whatever stage it is; asking again changes nothing."""
     store = context.validations
     validation = _find(store, validation_id)
-    if validation.status in TERMINAL and validation.status != "cancelled":
-        raise Refusal("conflict", f"The validation is already {validation.status}.")
+    refuse_ended(validation, ends=TERMINAL, noun="validation")
     store.request_cancel(validation_id)
     if not store.is_claimed(validation_id):
         at = timestamp(context.now())
@@ -218,31 +185,22 @@ def list_workers(context: InjectedContext) -> Response[bytes]:
 def _create(
     context: Context, plan: ValidationPlan, recommendation_id: str, making: Making
 ) -> Response[bytes]:
-    stored = context.recommendations.find(recommendation_id)
-    if stored is None:
-        raise not_found("recommendation", recommendation_id)
-    proven = msgspec.json.decode(stored.body, type=Proven)
+    proven = proven_of(context, recommendation_id)
     gpu = proven.request.hardware.gpu
     if not proven.estimate.fits:
         raise Refusal("conflict", "Nothing that was found fits: there is nothing to start.")
     check_plan(context, plan, gpu=gpu, config=proven.config)
     reserve_gpu_minutes(context, plan, config=proven.config)
     validation = start_validation(
-        context, plan, recommendation_id=recommendation_id, gpu=gpu, making=making
+        context,
+        plan,
+        recommendation_id=recommendation_id,
+        gpu=gpu,
+        config=proven.config,
+        making=making,
     )
-    headers = {"Location": address_of(validation.id), "Retry-After": RETRY_AFTER_S}
-    return Response(encode(validation), status_code=202, media_type=JSON, headers=headers)
+    return queued(validation, address=address_of(validation.id), retry_after_s=RETRY_AFTER_S)
 
 
 def _find(store: ValidationStore, identifier: str) -> Validation:
-    validation = store.find(identifier)
-    if validation is None:
-        raise not_found("validation", identifier)
-    return validation
-
-
-def _news(store: ValidationStore, identifier: str, after: str) -> tuple[list[Event], bool]:
-    """Return new events, and whether none can follow; read in this order, none is missed."""
-    validation = store.find(identifier)
-    finished = validation is None or validation.status in TERMINAL
-    return store.events(identifier, after=after), finished
+    return find_run(store, identifier, noun="validation")

@@ -77,7 +77,7 @@ def workers() -> str:
 
 
 def validation(identifier: str) -> str:
-    """Hash: `attempt`, `cancel`, `tenant`, and one field of JSON per field of the record."""
+    """Hash: `attempt`, `cancel`, `tenant`, `devices`, and one field of JSON per recorded field."""
     return f"{_PREFIX}:validation:{identifier}"
 
 
@@ -111,7 +111,7 @@ def unfinished_validations() -> str:
 
 
 def waiting_runs() -> str:
-    """Sorted set of runs that no worker has taken: queue, tenant, id and kind, in text order."""
+    """Sorted set of runs that no worker has taken: queue, devices, tenant, id, kind, by text."""
     return f"{_PREFIX}:runs:waiting"
 
 
@@ -209,7 +209,7 @@ def calibrated_gpus(*, tenant: str = DEFAULT_TENANT) -> str:
 
 
 def study(identifier: str) -> str:
-    """Hash: `attempt`, `cancel`, `tenant`, and one field of JSON per field of the record."""
+    """Hash: `attempt`, `cancel`, `tenant`, `devices`, and one field of JSON per recorded field."""
     return f"{_PREFIX}:study:{identifier}"
 
 

@@ -68,21 +68,25 @@ class StudyStore:
         self._tenant = tenant
         self._change = client.register_script(_CHANGE)
 
-    def create(self, study: Study) -> None:
+    def create(self, study: Study, *, devices: int = 1) -> None:
         """Store a new record with its index entries, all or nothing.
+
+        It waits for a node on which it can lease so many devices.
 
         Raises:
             StoreUnavailable: It is not known to be stored.
         """
         tenant = self._tenant or keys.DEFAULT_TENANT
-        line = WaitingRun(queue=study.queue, tenant=tenant, identifier=study.id, kind="study")
+        line = WaitingRun(
+            queue=study.queue, tenant=tenant, identifier=study.id, kind="study", devices=devices
+        )
         fields: dict[Any, Any] = {
             name: msgspec.json.encode(getattr(study, name))
             for name in study.__struct_fields__
             if name != _TRIALS
         }
         with reaching_the_store(), self._client.pipeline(transaction=True) as pipe:
-            pipe.hset(keys.study(study.id), mapping=fields | {"tenant": tenant})
+            pipe.hset(keys.study(study.id), mapping=fields | {"tenant": tenant, "devices": devices})
             pipe.zadd(keys.studies(tenant=tenant), {study.id: 0})
             pipe.sadd(keys.unfinished_studies(), study.id)
             pipe.zadd(keys.waiting_runs(), {line.member: 0})
@@ -122,11 +126,14 @@ class StudyStore:
     def waiting_run(self, identifier: str) -> WaitingRun:
         """Return the entry under which it waits, or waited, for a worker."""
         with reaching_the_store():
-            queue, tenant = self._client.hmget(keys.study(identifier), ["queue", "tenant"])
+            queue, tenant, devices = self._client.hmget(
+                keys.study(identifier), ["queue", "tenant", "devices"]
+            )
         return WaitingRun(
             queue=msgspec.json.decode(queue, type=str) if queue else "",
             tenant=text(tenant) if tenant else keys.DEFAULT_TENANT,
             identifier=identifier,
+            devices=int(devices or 1),
             kind="study",
         )
 

@@ -123,17 +123,21 @@ class ValidationStore:
         self._change = client.register_script(_CHANGE)
         self._request_cancel = client.register_script(_REQUEST_CANCEL)
 
-    def create(self, validation: Validation) -> None:
+    def create(self, validation: Validation, *, devices: int = 1) -> None:
         """Store a new record with its index entries and its first event, all or nothing.
+
+        It waits for a node on which it can lease so many devices.
 
         Raises:
             StoreUnavailable: It is not known to be stored.
         """
         identifier, tenant = validation.id, self._tenant or keys.DEFAULT_TENANT
         index = keys.validations_of_recommendation(validation.recommendation_id)
-        line = WaitingRun(queue=validation.queue, tenant=tenant, identifier=identifier)
+        line = WaitingRun(
+            queue=validation.queue, tenant=tenant, identifier=identifier, devices=devices
+        )
         with reaching_the_store(), self._client.pipeline(transaction=True) as pipe:
-            fields = _fields_of(validation) | {"tenant": tenant}
+            fields = _fields_of(validation) | {"tenant": tenant, "devices": devices}
             pipe.hset(keys.validation(identifier), mapping=fields)
             pipe.zadd(keys.waiting_runs(), {line.member: 0})
             pipe.zadd(index, {identifier: 0})
@@ -165,11 +169,14 @@ class ValidationStore:
     def waiting_run(self, identifier: str) -> WaitingRun:
         """Return the entry under which it waits, or waited, for a worker."""
         with reaching_the_store():
-            queue, tenant = self._client.hmget(keys.validation(identifier), ["queue", "tenant"])
+            queue, tenant, devices = self._client.hmget(
+                keys.validation(identifier), ["queue", "tenant", "devices"]
+            )
         return WaitingRun(
             queue=msgspec.json.decode(queue, type=str) if queue else "",
             tenant=text(tenant) if tenant else keys.DEFAULT_TENANT,
             identifier=identifier,
+            devices=int(devices or 1),
         )
 
     def of_recommendation(self, identifier: str) -> list[Validation]:

@@ -1,8 +1,10 @@
 """Runs that wait for a worker, and whose turn it is: tenants take turns, each in its own order.
 
-A waiting run is an entry of one sorted set, in text order: queue, tenant, id, kind. Ids sort by the
-time they were made, so the first entry of a tenant is its oldest run. Whoever takes a run gets, in
-one step, the oldest one of the tenant whose last turn in this queue is longest ago.
+A waiting run is an entry of one sorted set, in text order: queue, devices, tenant, id, kind. Ids
+sort by the time they were made, so the first entry of a tenant is its oldest run of that size.
+Whoever takes a run gets, in one step, the oldest one that its node can serve, of the tenant whose
+last turn in this queue is longest ago. What is too large for a node is passed over: it keeps its
+place, and its tenant its turn, for a node that is large enough.
 """
 
 from typing import Literal, Self
@@ -30,12 +32,17 @@ while true do
   if #found == 0 then
     break
   end
-  local tenant, id, kind = string.match(string.sub(found[1], #ARGV[1] + 1), '^(.-)\n(.-)\n(.*)$')
-  local turn = turns[tenant] or 0
-  if not best or turn < best_turn or (turn == best_turn and id < best_id) then
-    best, best_turn, best_id, best_tenant, best_kind = found[1], turn, id, tenant, kind
+  local devices, tenant, id, kind = string.match(
+    string.sub(found[1], #ARGV[1] + 1), '^(.-)\n(.-)\n(.-)\n(.*)$')
+  from = '(' .. ARGV[1] .. devices .. '\n'
+  if tonumber(devices) <= tonumber(ARGV[6]) then
+    from = from .. tenant .. '\n'
+    local turn = turns[tenant] or 0
+    if not best or turn < best_turn or (turn == best_turn and id < best_id) then
+      best, best_turn, best_id, best_tenant, best_kind = found[1], turn, id, tenant, kind
+    end
   end
-  from = '(' .. ARGV[1] .. tenant .. '\n\255'
+  from = from .. '\255'
 end
 if not best then
   return false
@@ -62,35 +69,46 @@ class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     identifier: str
     kind: RunKind = "validation"
+    devices: int = 1
+    """How many devices it leases at once; those that name a node are all told as 1."""
     turn: int = 0
     """Number of the turn in which it was taken; 0 while it waits."""
 
     @property
     def member(self) -> bytes:
         """The entry in the sorted set."""
-        return queue_prefix(self.queue) + _SEPARATOR.join(
+        return queue_prefix(self.queue, devices=self.devices) + _SEPARATOR.join(
             (msgspec.json.encode(self.tenant), self.identifier.encode(), self.kind.encode())
         )
 
     @classmethod
     def of(cls, member: bytes | str) -> Self:
         """Return the run of an entry."""
-        queue, tenant, identifier, kind = binary(member).split(_SEPARATOR)
+        queue, devices, tenant, identifier, kind = binary(member).split(_SEPARATOR)
         return cls(
             queue=msgspec.json.decode(queue, type=str),
             tenant=msgspec.json.decode(tenant, type=str),
             identifier=identifier.decode(),
             kind=msgspec.convert(kind.decode(), RunKind),
+            devices=int(devices),
         )
 
 
-def queue_prefix(queue: str) -> bytes:
-    """Return how every entry of a queue begins; JSON leaves no line break in a name."""
-    return msgspec.json.encode(queue) + _SEPARATOR
+def queue_prefix(queue: str, *, devices: int | None = None) -> bytes:
+    """Return how every entry of a queue begins, or every one of a size in it.
+
+    JSON leaves no line break in a name.
+    """
+    size = b"" if devices is None else str(devices).encode() + _SEPARATOR
+    return msgspec.json.encode(queue) + _SEPARATOR + size
 
 
-def take_next(client: redis.Redis, queue: str, *, owner: str) -> WaitingRun | None:
-    """Return the run whose turn it is, claimed for this owner; None when none waits.
+def take_next(
+    client: redis.Redis, queue: str, *, owner: str, most_devices: int
+) -> WaitingRun | None:
+    """Return the run whose turn it is, claimed for this owner.
+
+    None when no run waits that so many devices can serve.
 
     Raises:
         StoreUnavailable: It is not known whether one was taken; its claim runs out by itself.
@@ -105,6 +123,7 @@ def take_next(client: redis.Redis, queue: str, *, owner: str) -> WaitingRun | No
                 keys.VALIDATION_OWNER_LIFETIME_S,
                 msgspec.json.encode(_OWNER_KEYS),
                 keys.TURNS_LIFETIME_S,
+                most_devices,
             ],
         )
     if not taken:
@@ -119,9 +138,9 @@ def is_waiting(client: redis.Redis, run: WaitingRun) -> bool:
         return client.zscore(keys.waiting_runs(), run.member) is not None
 
 
-def count_waiting(client: redis.Redis, queue: str) -> int:
-    """Return how many runs wait in a queue."""
-    prefix = queue_prefix(queue)
+def count_waiting(client: redis.Redis, queue: str, *, devices: int) -> int:
+    """Return how many runs of a size wait in a queue."""
+    prefix = queue_prefix(queue, devices=devices)
     with reaching_the_store():
         return int(
             str(client.zlexcount(keys.waiting_runs(), b"[" + prefix, b"[" + prefix + _PAST_ALL))

@@ -12,7 +12,7 @@ from rq.serializers import JSONSerializer
 
 from api_schemas.study import Choices, Study, StudyRequest
 from api_schemas.validation import Validation, ValidationPlan
-from service.queue import add_missing_tickets, enqueue, heal
+from service.queue import add_missing_tickets, enqueue, heal, ticket_queue
 from service.store import keys
 from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
@@ -34,7 +34,9 @@ def _store(client: redis.Redis, tenant: str | None = None) -> ValidationStore:
     return ValidationStore(client, retention=None, tenant=tenant)
 
 
-def _add(client: redis.Redis, identifier: str, *, tenant: str, queue: str = _QUEUE) -> Validation:
+def _add(
+    client: redis.Redis, identifier: str, *, tenant: str, queue: str = _QUEUE, devices: int = 1
+) -> Validation:
     validation = Validation(
         id=identifier,
         recommendation_id="r1",
@@ -46,11 +48,11 @@ def _add(client: redis.Redis, identifier: str, *, tenant: str, queue: str = _QUE
         created_at="2026-01-02T03:04:05.000Z",
         queue=queue,
     )
-    _store(client, tenant).create(validation)
+    _store(client, tenant).create(validation, devices=devices)
     return validation
 
 
-def _add_study(client: redis.Redis, identifier: str, *, tenant: str) -> None:
+def _add_study(client: redis.Redis, identifier: str, *, tenant: str, devices: int = 1) -> None:
     request = StudyRequest(recommendation_id="r1", space={"max_num_seqs": Choices(values=[2, 4])})
     StudyStore(client, tenant=tenant).create(
         Study(
@@ -61,12 +63,17 @@ def _add_study(client: redis.Redis, identifier: str, *, tenant: str) -> None:
             stage="queued",
             progress=0.0,
             queue=_QUEUE,
-        )
+        ),
+        devices=devices,
     )
 
 
+def _take(client: redis.Redis, queue: str = _QUEUE, *, most_devices: int = 1) -> WaitingRun | None:
+    return take_next(client, queue, owner="node", most_devices=most_devices)
+
+
 def _take_all(client: redis.Redis, queue: str = _QUEUE) -> list[str]:
-    taken = iter(lambda: take_next(client, queue, owner="node"), None)
+    taken = iter(lambda: _take(client, queue), None)
     return [run.identifier for run in taken]
 
 
@@ -74,7 +81,7 @@ def test_the_first_of_a_late_tenant_waits_for_nobodys_backlog(client: redis.Redi
     """One tenant queues fifteen; another one's first is the very next, then they alternate."""
     for number in range(15):
         _add(client, f"a{number:02}", tenant="a")
-    assert take_next(client, _QUEUE, owner="node") is not None
+    assert _take(client) is not None
     for number in range(3):
         _add(client, f"z{number}", tenant="z")
 
@@ -108,15 +115,67 @@ def test_no_tenant_waits_longer_than_one_turn_of_each_other(
         assert len(between) == len(set(between))
 
 
+def test_what_is_too_large_for_a_node_keeps_its_place_and_its_tenants_turn(
+    client: redis.Redis,
+) -> None:
+    """A small node takes what it can serve; the first turn of a large one makes up for it."""
+    _add(client, "a0", tenant="a", devices=4)
+    _add(client, "a1", tenant="a")
+    _add(client, "b2", tenant="b", devices=2)
+    _add(client, "a3", tenant="a")
+    _add(client, "a4", tenant="a", devices=10)
+
+    small = [_take(client), _take(client), _take(client)]
+    large = [_take(client, most_devices=8) for _ in range(3)]
+
+    assert [run and run.identifier for run in small] == ["a1", "a3", None]
+    assert [run and (run.identifier, run.devices) for run in large] == [("b2", 2), ("a0", 4), None]
+    assert is_waiting(client, _store(client).waiting_run("a4"))
+
+
+_SIZES = st.sampled_from([1, 2, 4, 10])
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
+@given(
+    runs=st.lists(st.tuples(st.sampled_from("abc"), _SIZES), max_size=20),
+    takers=st.lists(_SIZES, max_size=30),
+)
+def test_every_node_takes_the_fairest_of_what_it_can_serve(
+    client: redis.Redis, runs: Sequence[tuple[str, int]], takers: Sequence[int]
+) -> None:
+    """Of the runs that fit it is the oldest of the tenant whose last turn is longest ago."""
+    client.flushdb()
+    for number, (tenant, devices) in enumerate(runs):
+        _add(client, f"{number:03}", tenant=tenant, devices=devices)
+    waiting = dict(enumerate(runs))
+    turns: dict[str, int] = {}
+
+    for turn, most in enumerate(takers, start=1):
+        fitting = [number for number, (_, devices) in waiting.items() if devices <= most]
+        expected = min(fitting, key=lambda n: (turns.get(waiting[n][0], 0), n), default=None)
+
+        taken = _take(client, most_devices=most)
+
+        assert (taken and taken.identifier) == (None if expected is None else f"{expected:03}")
+        if expected is not None:
+            turns[waiting.pop(expected)[0]] = turn
+
+
 def test_queues_do_not_mix(client: redis.Redis) -> None:
     """A queue whose name begins like another's has runs of its own, whatever the name holds."""
     for queue in ("validate.node.a", "validate.node.ab", "validate.node.a\nx", 'validate.node."'):
         _add(client, f"in {queue!r}", tenant="t\n1", queue=queue)
 
-    assert count_waiting(client, "validate.node.a") == 1
+    assert count_waiting(client, "validate.node.a", devices=1) == 1
     assert _take_all(client, "validate.node.a") == ["in 'validate.node.a'"]
     assert _take_all(client, "validate.node.a\nx") == ["in 'validate.node.a\\nx'"]
-    assert count_waiting(client, "validate.node.ab") == 1
+    assert count_waiting(client, "validate.node.ab", devices=1) == 1
 
 
 def test_what_is_taken_is_claimed_in_the_same_step(client: redis.Redis) -> None:
@@ -124,14 +183,14 @@ def test_what_is_taken_is_claimed_in_the_same_step(client: redis.Redis) -> None:
     _add(client, "v1", tenant="a")
     _add_study(client, "s1", tenant="b")
 
-    first, second = (take_next(client, _QUEUE, owner="node") for _ in range(2))
+    first, second = (_take(client) for _ in range(2))
 
     assert first == WaitingRun(queue=_QUEUE, tenant="b", identifier="s1", kind="study", turn=1)
     assert second == WaitingRun(queue=_QUEUE, tenant="a", identifier="v1", turn=2)
     assert _store(client).is_claimed("v1")
     assert StudyStore(client).is_claimed("s1")
     assert 0 < int(str(client.ttl(keys.validation_owner("v1")))) <= 15
-    assert take_next(client, _QUEUE, owner="node") is None
+    assert _take(client) is None
     assert heal(client, _store(client), now=_NOW) == []
     assert heal_studies(client, StudyStore(client), now=_NOW) == []
 
@@ -150,7 +209,7 @@ def test_who_is_given_back_is_the_oldest_again(client: redis.Redis) -> None:
     """A run whose process was lost comes before what its tenant queued later."""
     for name in ("v1", "v2", "v3"):
         _add(client, name, tenant="a")
-    assert take_next(client, _QUEUE, owner="node") is not None
+    assert _take(client) is not None
     client.delete(keys.validation_owner("v1"))
 
     assert heal(client, _store(client), now=_NOW) == ["v1"]
@@ -181,10 +240,49 @@ def test_every_waiting_run_has_a_ticket(client: redis.Redis) -> None:
     assert queue.count == 1
 
     heal(client, _store(client), now=_NOW)
-    add_missing_tickets(client, {_QUEUE, "validate.gpu.other"})
+    add_missing_tickets(client, {(_QUEUE, 1), ("validate.gpu.other", 1)})
 
     assert queue.count == 3
     assert Queue("validate.gpu.other", connection=client, serializer=JSONSerializer).count == 0
+
+
+def test_tickets_lie_where_only_large_enough_nodes_draw_them(client: redis.Redis) -> None:
+    """Each size has tickets of its own, also those that are made anew, of studies as well."""
+    run = _add(client, "v1", tenant="a", devices=4)
+    _add(client, "v2", tenant="a", devices=2)
+    _add_study(client, "s1", tenant="a", devices=2)
+    enqueue(client, run, devices=4)
+
+    heal(client, _store(client), now=_NOW)
+    heal_studies(client, StudyStore(client), now=_NOW)
+
+    assert [_tickets(client, devices=devices) for devices in (1, 2, 4)] == [0, 2, 1]
+
+
+@pytest.mark.parametrize("kind", ["validation", "study"])
+def test_who_is_given_back_is_as_large_as_before(client: redis.Redis, kind: str) -> None:
+    """A run whose process was lost waits, with a ticket, for a node that is large enough."""
+    if kind == "study":
+        _add_study(client, "r1", tenant="a", devices=4)
+    else:
+        _add(client, "r1", tenant="a", devices=4)
+    taken = _take(client, most_devices=4)
+    assert taken
+    client.delete(keys.validation_owner("r1"), keys.study_owner("r1"))
+
+    heal(client, _store(client), now=_NOW)
+    heal_studies(client, StudyStore(client), now=_NOW)
+
+    assert _tickets(client, devices=4) == 1
+    assert _take(client, most_devices=2) is None
+    again = _take(client, most_devices=4)
+    assert again
+    assert (again.identifier, again.devices, again.kind) == ("r1", 4, kind)
+
+
+def _tickets(client: redis.Redis, *, devices: int) -> int:
+    name = ticket_queue(_QUEUE, devices=devices)
+    return int(Queue(name, connection=client, serializer=JSONSerializer).count)
 
 
 def test_devices_are_given_in_the_order_of_turns(client: redis.Redis) -> None:
@@ -193,7 +291,7 @@ def test_devices_are_given_in_the_order_of_turns(client: redis.Redis) -> None:
     for number, queue in enumerate((_QUEUE, _QUEUE, other_queue, alone)):
         _add(client, f"v{number}", tenant="a", queue=queue)
     first, second, elsewhere, pinned = (
-        take_next(client, queue, owner=here) for queue in (_QUEUE, _QUEUE, other_queue, alone)
+        _take(client, queue) for queue in (_QUEUE, _QUEUE, other_queue, alone)
     )
     assert first
     assert second

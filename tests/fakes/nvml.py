@@ -1,9 +1,11 @@
 # ruff: noqa: N802, N816, D101  # the names are those of the driver's library
-"""Stands in for `pynvml` in a worker's process: four L4 on one host, two under each PCIe switch.
+"""Stands in for `pynvml` in a worker's process: L4s on one host, two under each PCIe switch.
 
-A test copies it under the library's name to where the worker's interpreter looks first.
+A test copies it under the library's name to where the worker's interpreter looks first, and names
+the GPUs in the environment.
 """
 
+import os
 from types import SimpleNamespace
 
 NVML_TOPOLOGY_INTERNAL = 0
@@ -15,7 +17,7 @@ NVML_TOPOLOGY_SYSTEM = 50
 NVML_CLOCK_SM = 1
 NVML_CLOCK_MEM = 2
 c_nvmlDevice_t = int
-COUNT = 4
+UUIDS = os.environ["FAKE_GPUS"].split(",")  # noqa: TID251
 _GIB = 1024**3
 
 
@@ -33,7 +35,7 @@ def nvmlSystemGetDriverVersion() -> str:
 
 
 def nvmlDeviceGetCount() -> int:
-    return COUNT
+    return len(UUIDS)
 
 
 def nvmlDeviceGetHandleByIndex(index: int) -> int:
@@ -45,7 +47,7 @@ def nvmlDeviceGetName(handle: int) -> str:
 
 
 def nvmlDeviceGetUUID(handle: int) -> str:
-    return f"GPU-{handle}"
+    return UUIDS[handle]
 
 
 def nvmlDeviceGetPciInfo(handle: int) -> SimpleNamespace:

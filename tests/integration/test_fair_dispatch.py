@@ -1,10 +1,10 @@
-"""Three worker processes and four GPUs for three tenants: no GPU twice, and nobody is put off."""
+"""Several worker processes and tenants: no GPU twice, nobody is put off, no node takes too much."""
 
 import itertools
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from service.settings import Settings
 from service.store import keys
 from service.store.api_keys import ApiKeyStore
 from service.store.client import connect
+from service.store.workers import live_nodes
 from tests.contract import conftest as stores
 from tests.integration.conftest import Client
 from tests.integration.test_validations import finished, recommend, validate
@@ -26,11 +27,12 @@ from tests.integration.worker_process import FAKE, WorkerProcess, until
 
 store_url = stores.store_url
 _FAKE_NVML = FAKE.parent / "nvml.py"
-_GPUS = {f"GPU-{number}" for number in range(4)}
+_GPUS = tuple(f"GPU-{number}" for number in range(4))
 _QUEUED = {"ants": 12, "bees": 5, "cats": 3}
 """By tenant how many validations it queues, one tenant after the other: twenty in all."""
 _DEVICES = {"ants": 1, "bees": 2, "cats": 1}
 Tenants = dict[str, Client]
+Nodes = Callable[..., WorkerProcess]
 
 
 @pytest.fixture
@@ -60,8 +62,8 @@ def tenants(store_client: redis.Redis) -> Iterator[Tenants]:
 
 
 @pytest.fixture
-def node(store_url: str, tmp_path: Path) -> Callable[[int], WorkerProcess]:
-    """Return a function that makes a worker process of one node with four GPUs."""
+def node(store_url: str, tmp_path: Path) -> Nodes:
+    """Return a function that makes a worker process of a node, by default of one with four GPUs."""
     library = tmp_path / "library"
     library.mkdir()
     shutil.copy(_FAKE_NVML, library / "pynvml.py")
@@ -70,13 +72,14 @@ def node(store_url: str, tmp_path: Path) -> Callable[[int], WorkerProcess]:
     (environment / "bin" / "vllm").symlink_to(FAKE)
     (environment / "lib/python3.11/site-packages/vllm-0.32.0.dist-info").mkdir(parents=True)
 
-    def make(number: int) -> WorkerProcess:
+    def make(number: int, name: str = "gpu-node", gpus: Sequence[str] = _GPUS) -> WorkerProcess:
         folder = tmp_path / f"process-{number}"
         folder.mkdir()
         return WorkerProcess(
             store_url,
             folder,
-            node="gpu-node",
+            node=name,
+            FAKE_GPUS=",".join(gpus),
             PYTHONPATH=str(library),
             SETPOINT_VLLM_ENVS=str(environment),
             SETPOINT_WORKER_BENCHMARKS="4",
@@ -90,28 +93,37 @@ def _queue_all(tenants: Tenants) -> dict[str, list[str]]:
     """Return by tenant the addresses of its validations, all of which wait for a worker."""
     waiting = {}
     for tenant, api in tenants.items():
-        pin = {"kv_cache_memory_bytes": 64 * 2**20, "tensor_parallel_size": _DEVICES[tenant]}
-        recommendation = recommend(
-            api,
-            "tiny",
-            hardware={"gpu": "L4", "gpus_per_node": 4},
-            constraints={"pin": pin | {"max_num_seqs": 64}},
-        )
-        waiting[tenant] = [
-            validate(api, recommendation, "boot", when_no_worker="wait")
-            for _ in range(_QUEUED[tenant])
-        ]
+        recommendation = _recommend(api, devices=_DEVICES[tenant])
+        waiting[tenant] = _wait(api, recommendation, number=_QUEUED[tenant])
     return waiting
 
 
+def _recommend(api: Client, *, devices: int) -> str:
+    pin = {"kv_cache_memory_bytes": 64 * 2**20, "tensor_parallel_size": devices}
+    return recommend(
+        api,
+        "tiny",
+        hardware={"gpu": "L4", "gpus_per_node": 4},
+        constraints={"pin": pin | {"max_num_seqs": 64}},
+    )
+
+
+def _wait(api: Client, recommendation: str, *, number: int) -> list[str]:
+    return [validate(api, recommendation, "boot", when_no_worker="wait") for _ in range(number)]
+
+
 def test_twenty_validations_share_four_gpus_fairly(
-    tenants: Tenants, store_client: redis.Redis, node: Callable[[int], WorkerProcess]
+    tenants: Tenants, store_client: redis.Redis, node: Nodes
 ) -> None:
     """All end, no GPU is held twice at a time, each tenant keeps its order, and all take turns."""
     waiting = _queue_all(tenants)
+    for uuid in _GPUS:
+        store_client.set(keys.lease(uuid), "until all processes are there", ex=3600)
 
     with ExitStack() as stack:
         workers = [stack.enter_context(node(number)) for number in range(3)]
+        until(lambda: all("run_taken" in worker.log for worker in workers), "all processes")
+        store_client.delete(*map(keys.lease, _GPUS))
         records = {
             tenant: [finished(tenants[tenant], address) for address in addresses]
             for tenant, addresses in waiting.items()
@@ -124,11 +136,40 @@ def test_twenty_validations_share_four_gpus_fairly(
     assert all(record["attempt"] == 1 for record in every)
     _assert_no_gpu_was_shared(store_client, every)
     taken = _turns(logs)
-    assert sum("run_taken" in log for log in logs) > 1, "one process did all the work"
     for tenant, found in records.items():
         assert [name for owner, name in taken if owner == tenant] == [r["id"] for r in found]
         assert all(len(r["environment"]["gpus"]) == _DEVICES[tenant] for r in found)
     _assert_turns_were_taken([owner for owner, _ in taken])
+
+
+def test_a_small_node_leaves_large_runs_to_a_large_one(
+    tenants: Tenants, store_client: redis.Redis, node: Nodes
+) -> None:
+    """It does what it can, and what it cannot keeps its place for who can serve it."""
+    ants, bees = tenants["ants"], tenants["bees"]
+    pair = _recommend(ants, devices=2)
+    with node(0, "small", ["GPU-s"]) as small:
+        until(lambda: live_nodes(store_client), "the small node")
+        refused = ants.post(f"{pair}/validations", json={"mode": "boot"})
+        large = [*_wait(ants, pair, number=2), *_wait(bees, _recommend(bees, devices=4), number=1)]
+        little = _wait(ants, _recommend(ants, devices=1), number=3)
+        done = [finished(ants, address) for address in little]
+        owners = [ants, ants, bees]
+        waits = [api.get(address).json() for api, address in zip(owners, large, strict=True)]
+        with node(1, "large") as other:
+            records = [finished(api, address) for api, address in zip(owners, large, strict=True)]
+            until(lambda: not _leases(store_client), "the end of every lease")
+        logs = [small.log, other.log]
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "no-worker")
+    assert {(r["status"], r["environment"]["node"]) for r in done} == {("succeeded", "small")}
+    assert {(r["status"], r["attempt"]) for r in waits} == {("queued", 1)}
+    assert {(r["status"], r["environment"]["node"]) for r in records} == {("succeeded", "large")}
+    assert [len(r["environment"]["gpus"]) for r in records] == [2, 2, 4]
+    assert "nothing_to_take" not in small.log
+    turns = [name for _, name in _turns(logs)]
+    first, second, third = (record["id"] for record in records)
+    assert turns == [*(record["id"] for record in done), third, first, second]
 
 
 def _leases(store_client: redis.Redis) -> list[bytes]:
@@ -159,7 +200,7 @@ def _assert_no_gpu_was_shared(store_client: redis.Redis, records: list[dict[str,
     for record in records:
         for gpu in record["environment"]["gpus"]:
             spans[gpu["uuid"]].append(_held(store_client, record["id"]))
-    assert set(spans) <= _GPUS
+    assert set(spans) <= set(_GPUS)
     assert len(spans) > 1, "all ran on one GPU"
     for uuid, held in spans.items():
         for earlier, later in itertools.pairwise(sorted(held)):

@@ -11,10 +11,15 @@ from service.queue import (
     NoWorker,
     check_worker,
     device_count,
+    devices_for,
     gpu_queue,
     job_timeout_s,
+    most_devices,
+    needed_devices,
     node_queue,
     queue_of,
+    ticket_queue,
+    ticket_queues,
 )
 
 _PLAN = ValidationPlan(mode="quick")
@@ -77,6 +82,74 @@ def test_slices_count_one_by_one() -> None:
         check_worker([node], plan=_PLAN, gpu=part, device_count=2)
     with pytest.raises(NoWorker):
         check_worker([node], plan=_PLAN, gpu=_H100, device_count=1)
+
+
+def _with(node: WorkerNode, *others: WorkerNode) -> WorkerNode:
+    """Return a node that has the devices of others as well."""
+    devices = [device for item in (node, *others) for device in item.devices]
+    queues = [
+        node.queues[0],
+        *dict.fromkeys(q for item in (node, *others) for q in item.queues[1:]),
+    ]
+    return msgspec.structs.replace(node, devices=devices, queues=queues)
+
+
+def test_a_node_draws_tickets_for_all_that_it_can_ever_serve() -> None:
+    """Of each kind as many devices as it has; for its own queue there is one place."""
+    node = _with(_node(count=2), _node("L4", count=1))
+    h100 = gpu_queue(_H100)
+
+    assert ticket_queues(node) == [
+        node_queue("n"),
+        h100,
+        ticket_queue(h100, devices=2),
+        gpu_queue("L4"),
+    ]
+
+
+def test_slices_and_a_cpu_serve_runs_on_one_device() -> None:
+    """However many slices there are, and whatever else; without a vLLM for them, none."""
+    node = _node("L4", count=3)
+    sliced = [msgspec.structs.replace(device, slice_of="GPU-0") for device in node.devices]
+    cpu = _node("cpu", count=1, cpu_build=True)
+
+    assert most_devices(node, gpu_queue("L4")) == 3
+    assert most_devices(msgspec.structs.replace(node, devices=sliced), gpu_queue("L4")) == 1
+    assert most_devices(cpu, gpu_queue("cpu")) == 1
+    assert most_devices(msgspec.structs.replace(cpu, environments=[]), gpu_queue("cpu")) == 0
+    assert most_devices(node, gpu_queue("cpu")) == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "gpu", "devices"),
+    [
+        (None, "L4", 4),
+        (QueueChoice(gpu="h100"), "L4", 4),
+        (None, "cpu", 1),
+        (QueueChoice(gpu="cpu"), "L4", 1),
+        (QueueChoice(node="lab-1"), "L4", 1),
+    ],
+)
+def test_only_runs_of_shared_gpus_are_told_apart_by_size(
+    place: QueueChoice | None, gpu: str, devices: int
+) -> None:
+    """A CPU is one device whatever the ranks, and who names a node has no other to wait for."""
+    plan = msgspec.structs.replace(_PLAN, queue=place)
+    config = EngineConfig(tensor_parallel_size=4)
+
+    assert needed_devices(plan, gpu=gpu, config=config) == devices
+
+
+def test_a_named_node_gives_what_it_has() -> None:
+    """The GPU that the plan names, else the recommended one, else any."""
+    node = _with(_node(count=2), _node("L4", count=1))
+    here = msgspec.structs.replace(_PLAN, queue=QueueChoice(node="n"))
+    exact = msgspec.structs.replace(_PLAN, queue=QueueChoice(node="n", gpu="A100"))
+
+    assert [device.name for device in devices_for(here, node, gpu="L4")] == ["L4"]
+    assert len(devices_for(here, node, gpu="A100")) == 3
+    assert devices_for(exact, node, gpu="L4") == []
+    assert devices_for(_PLAN, node, gpu="A100") == []
 
 
 @pytest.mark.parametrize(

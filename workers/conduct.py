@@ -1,0 +1,45 @@
+"""How every run goes: its end is written down, whatever happens on the way to it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from rq.timeouts import JobTimeoutException
+
+from api_schemas.validation import Failure
+from service.log import get_logger
+from workers.run import Cancelled, Failed, OutOfTime, Run, TakenOver
+
+BadEnd = Literal["cancelled", "timed_out", "failed"]
+_log = get_logger(__name__)
+
+
+def conduct(
+    run: Run,
+    folder: Path,
+    *,
+    work: Callable[[], None],
+    end: Callable[[BadEnd, Failure | None], None],
+) -> None:
+    """Do the work in a folder of its own, and write how it ended when it did not succeed.
+
+    `end` gets a failure when it failed. The folder is gone afterwards.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        work()
+    except Cancelled:
+        end("cancelled", None)
+    except TakenOver as error:
+        _log.warning("run_taken_over", reason=str(error))
+    except (OutOfTime, JobTimeoutException):
+        end("timed_out", None)
+    except Failed as error:
+        end("failed", error.failure)
+    except Exception as error:  # noqa: BLE001  # the record must say so, whatever it was
+        _log.exception("run_broke", id=run.validation.id)
+        reason = f"a fault of Setpoint: {error!r}"
+        end("failed", Failure(stage="load", reason=reason, log_tail=""))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
