@@ -229,11 +229,18 @@ class Run:
         renewed = 0.0
         while not self._done.wait(_POLL_S):
             with contextlib.suppress(StoreUnavailable):
-                if self._store.cancel_requested(self.validation.id):
-                    self._cancelled.set()
+                self._look_for_cancel()
                 if time.monotonic() - renewed >= _RENEW_S:
                     self._renew()
                     renewed = time.monotonic()
+
+    def _look_for_cancel(self) -> None:
+        """Say at once that somebody cancelled; a server that hangs takes its time to end."""
+        identifier, attempt = self.validation.id, self.validation.attempt
+        if self._cancelled.is_set() or not self._store.cancel_requested(identifier):
+            return
+        self._store.change(identifier, attempt=attempt, stage="cancelling")
+        self._cancelled.set()
 
     def _renew(self) -> None:
         self._store.keep_claim(self.validation.id, owner=self._node)

@@ -4,7 +4,9 @@ import contextlib
 import itertools
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -13,6 +15,7 @@ from api_schemas.estimate import Estimate
 from api_schemas.validation import Startup
 from workers.bench import BenchResult, RejectedResult, bench_command, read_result
 from workers.launch import Launch, serve_command
+from workers.patience import while_wanted
 from workers.points import Measurement, measurement, startup
 from workers.run import Failed, OutOfTime, Run
 from workers.scrape import Scrape, read_metrics, summarise
@@ -38,6 +41,7 @@ _SILENT_TRIES = 3
 """Scrapes in a row without an answer after which the server is asked for its health."""
 _WARMUPS = 4
 _WARMUP_TOKENS = 16
+_T = TypeVar("_T")
 _FIRST_TOKEN, _TOKENS = 10, 100
 """Ids that every vocabulary has, past the special ones of most."""
 
@@ -60,12 +64,14 @@ class Session:
         for number in range(_WARMUPS):
             self._run.check()
             ids = [_FIRST_TOKEN + (number + step) % _TOKENS for step in range(_WARMUP_TOKENS)]
+            complete = partial(
+                self._server.complete,
+                self._subject.recommendation.request.model.id,
+                prompt=ids,
+                max_tokens=_WARMUP_TOKENS,
+            )
             try:
-                self._server.complete(
-                    self._subject.recommendation.request.model.id,
-                    prompt=ids,
-                    max_tokens=_WARMUP_TOKENS,
-                )
+                self._ask(complete)
             except ServerFailed as error:
                 raise Failed("ready", error.reason, log=error.log) from error
 
@@ -77,7 +83,7 @@ class Session:
             figures, seconds=None if seconds is None else round(seconds, 1)
         )
         try:
-            scrape = read_metrics(self._server.metrics())
+            scrape = read_metrics(self._ask(self._server.metrics))
         except ServerFailed as error:
             raise Failed("ready", error.reason, log=error.log) from error
         self.startup = startup(figures, scrape, predicted=predicted)
@@ -133,7 +139,7 @@ class Session:
             for number in itertools.count(1):
                 self._run.check()
                 try:
-                    scrapes.append(read_metrics(self._server.metrics()))
+                    scrapes.append(read_metrics(self._ask(self._server.metrics)))
                     silent = 0
                 except ServerFailed:
                     silent += 1
@@ -155,17 +161,21 @@ class Session:
         """
         if silent < _SILENT_TRIES and number % _HEALTH_EVERY:
             return False
-        return not any(self._server.healthy() for _ in range(_HEALTH_TRIES))
+        return not any(self._ask(self._server.healthy) for _ in range(_HEALTH_TRIES))
 
     def _scrape(self) -> Scrape:
         try:
-            return read_metrics(self._server.metrics())
+            return read_metrics(self._ask(self._server.metrics))
         except ServerFailed as error:
             raise Failed("load", error.reason, log=error.log) from error
 
     def _check_alive(self) -> None:
-        if not (self._server.alive and self._server.healthy()):
+        if not (self._server.alive and self._ask(self._server.healthy)):
             raise Failed("load", "the server ended under load", log=self._server.log_tail)
+
+    def _ask(self, call: Callable[[], _T]) -> _T:
+        """Return what the server answers; the run may end before it does."""
+        return while_wanted(call, check=self._run.check)
 
     def _read(self, result: Path, load: Load, *, log: Path) -> BenchResult:
         try:

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from service.embedded import EmbeddedStore
 from service.queue import MAX_ATTEMPTS, heal
 from service.settings import Settings
 from service.store import keys
-from service.store.client import connect
+from service.store.client import binary, connect
 from service.store.validations import ValidationStore
 from service.store.workers import live_nodes
 from tests.integration.conftest import Client
@@ -30,10 +29,10 @@ from tests.integration.test_validations import (
     recommend,
     validate,
 )
-from tests.integration.worker_process import WorkerProcess, until
+from tests.integration.worker_process import Gate, WorkerProcess, until
 from tests.unit.service.webhooks.receiver import Receiver, free_port, receiving
 
-_pause = threading.Event()
+_LOADED = ("hang-load", "measuring")
 
 
 @pytest.fixture
@@ -45,17 +44,25 @@ def worker(
         yield started
 
 
-def test_a_server_that_warms_up_can_be_cancelled(
-    api: Client, worker: WorkerProcess, store_client: redis.Redis
+@pytest.mark.parametrize(("name", "status"), [("hang-warm-up", "warming_up"), _LOADED])
+def test_a_run_can_be_cancelled_while_its_server_is_stopped(
+    api: Client, worker: WorkerProcess, store_client: redis.Redis, *, name: str, status: str
 ) -> None:
-    """Between two requests of the warm-up it ends, before anything was measured."""
-    validation = validate(api, recommend(api, "slow-warm-up"))
-    reached(api, validation, "warming_up")
+    """A server that answers nothing, not even a signal, holds up nobody: cancelled, not failed.
+
+    That it is being cancelled is said before the server has ended.
+    """
+    validation = validate(api, recommend(api, name))
+    reached(api, validation, status)
+    for pid in worker.servers():
+        os.kill(pid, signal.SIGSTOP)
 
     assert api.delete(validation).status_code == 202
     record = finished(api, validation)
 
     assert (record["status"], record["failure"], record["load_points"]) == ("cancelled", None, [])
+    events = ValidationStore(store_client, retention=None).events(record["id"], after="0")
+    assert [b'"cancelling"' in binary(event.data) for event in events[-2:]] == [True, False]
     assert_nothing_left(worker, store_client)
 
 
@@ -139,17 +146,19 @@ def test_a_redis_that_is_killed_and_comes_back_loses_nothing(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """It is away for a while in the middle of a load; the result is there all the same."""
+    gate = Gate(tmp_path)
     with (
         connect(redis_server.url, timeout_s=2.0) as client,
         TestClient(create_app(Settings(warm_up=False), client)) as api,
         WorkerProcess(redis_server.url, tmp_path, node="node-r") as worker,
     ):
         until(lambda: live_nodes(client), "registration")
-        validation = validate(api, recommend(api, "slow-load"))
+        validation = validate(api, recommend(api, "held-load"), model_path=gate.model_path)
         reached(api, validation, "measuring")
 
         redis_server.kill()
-        _pause.wait(3.0)
+        gate.open()
+        until(lambda: "store_away" in worker.log, "a write that must wait for the store")
         redis_server.start()
         record = finished(api, validation)
 

@@ -11,7 +11,7 @@ from service.embedded import EmbeddedStore
 from service.store.workers import live_nodes
 from tests.integration.conftest import Client
 from tests.integration.test_validations import recommend
-from tests.integration.worker_process import WorkerProcess, until
+from tests.integration.worker_process import Gate, WorkerProcess, let_claims_run_out, until
 
 _ENDED = {"succeeded", "failed", "cancelled", "timed_out"}
 
@@ -68,13 +68,21 @@ def test_a_study_measures_and_names_the_best(api: Client, worker: WorkerProcess)
 
 
 @pytest.mark.slow
-def test_a_killed_study_goes_on_where_it_was(api: Client, worker: WorkerProcess) -> None:
+def test_a_killed_study_goes_on_where_it_was(
+    api: Client, worker: WorkerProcess, store_client: redis.Redis, tmp_path: Path
+) -> None:
     """After `kill -9` of the worker a new one keeps the trials that are done."""
-    address = _study(api, max_trials=4).headers["location"]
-    until(lambda: _complete(api, address) >= 1, "the first trial")
-    before = api.get(address).json()["trials"]
+    gate = Gate(tmp_path)
+    gate.let_one_through()
+    made = _study(api, model="held-load", model_path=gate.model_path, max_trials=4)
+    address = made.headers["location"]
+    until(lambda: _complete(api, address) == 1, "the first trial")
 
     worker.kill()
+    before = api.get(address).json()["trials"]
+    until(lambda: not worker.processes(), "the end of every process")
+    let_claims_run_out(store_client)
+    gate.open()
     worker.start()
     record = _ended(api, address)
 

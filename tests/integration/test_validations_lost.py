@@ -23,7 +23,7 @@ from tests.integration.test_validations import (
     request_for,
     validate,
 )
-from tests.integration.worker_process import WorkerProcess, kill, until
+from tests.integration.worker_process import Gate, WorkerProcess, kill, let_claims_run_out, until
 
 _VALIDATIONS = 20
 Nodes = Callable[[str], WorkerProcess]
@@ -37,11 +37,9 @@ def nodes(store_client: redis.Redis, embedded_store: EmbeddedStore, tmp_path: Pa
     return start
 
 
-def _let_claims_run_out(store_client: redis.Redis) -> None:
-    """Do what time does to the keys that a dead process no longer renews."""
-    for key in store_client.scan_iter("*"):
-        if b":owner" in key or b":lease:" in key:
-            store_client.delete(key)
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
 
 
 def test_a_killed_worker_leaves_no_process_and_its_run_is_done_again(
@@ -55,7 +53,7 @@ def test_a_killed_worker_leaves_no_process_and_its_run_is_done_again(
         worker.kill()
         until(lambda: not worker.processes(), "the end of every process")
         first = api.get(validation).json()
-        _let_claims_run_out(store_client)
+        let_claims_run_out(store_client)
         worker.start()
         until(lambda: api.get(validation).json()["attempt"] == 2, "the second attempt")
         reached(api, validation, "measuring")
@@ -80,7 +78,7 @@ def test_a_run_that_is_lost_twice_fails(
             )
             reached(api, validation, "measuring")
             worker.kill()
-            _let_claims_run_out(store_client)
+            let_claims_run_out(store_client)
             worker.start()
         record = finished(api, validation)
 
@@ -101,7 +99,7 @@ def test_what_a_killed_supervisor_left_is_swept(
         for pid in supervisors:
             kill(pid)
         worker.kill()
-        _let_claims_run_out(store_client)
+        let_claims_run_out(store_client)
         api.delete(validation)
 
         worker.start()
@@ -111,18 +109,19 @@ def test_what_a_killed_supervisor_left_is_swept(
 
 
 def test_a_worker_that_is_asked_to_end_gives_its_run_back(
-    api: Client, store_client: redis.Redis, nodes: Nodes
+    api: Client, store_client: redis.Redis, nodes: Nodes, gate: Gate
 ) -> None:
     """On SIGTERM the run goes back to the queue at once, and another node takes it."""
     with nodes("node-a") as first:
         until(lambda: live_nodes(store_client), "registration")
-        validation = validate(api, recommend(api, "slow-load"))
+        validation = validate(api, recommend(api, "held-load"), model_path=gate.model_path)
         reached(api, validation, "measuring")
 
         first.terminate()
 
         assert not first.processes()
         assert api.get(validation).json()["status"] == "queued"
+    gate.open()
     with nodes("node-b"):
         record = finished(api, validation)
 
@@ -131,18 +130,19 @@ def test_a_worker_that_is_asked_to_end_gives_its_run_back(
 
 
 def test_a_store_that_restarts_loses_nothing(
-    api: Client, embedded_store: EmbeddedStore, store_client: redis.Redis, nodes: Nodes
+    api: Client, embedded_store: EmbeddedStore, store_client: redis.Redis, nodes: Nodes, gate: Gate
 ) -> None:
     """The store is killed while a server is loaded; the result is there all the same."""
     with nodes("node-a") as worker:
         until(lambda: live_nodes(store_client), "registration")
-        validation = validate(api, recommend(api, "slow-load"))
+        validation = validate(api, recommend(api, "held-load"), model_path=gate.model_path)
         reached(api, validation, "measuring")
         pid = embedded_store.pid
         assert pid is not None
 
         kill(pid)
-        embedded_store.wait_for_restart(after=pid, timeout_s=30)
+        embedded_store.wait_for_restart(after=pid, timeout_s=300)
+        gate.open()
         record = finished(api, validation)
 
         assert record["status"] == "succeeded", record
@@ -218,7 +218,12 @@ def test_one_node_keeps_the_order_up_to_its_processes(
 
 
 def test_a_killed_api_does_not_disturb_a_run(
-    embedded_store: EmbeddedStore, store_client: redis.Redis, nodes: Nodes, tmp_path: Path
+    *,
+    embedded_store: EmbeddedStore,
+    store_client: redis.Redis,
+    nodes: Nodes,
+    gate: Gate,
+    tmp_path: Path,
 ) -> None:
     """The API is a reader of the record: it may be killed and come back while a job runs."""
     with (
@@ -226,14 +231,16 @@ def test_a_killed_api_does_not_disturb_a_run(
         nodes("node-a") as worker,
     ):
         until(lambda: live_nodes(store_client), "registration")
-        made = service.client.post("/recommendations", json=request_for("slow-load"))
+        made = service.client.post("/recommendations", json=request_for("held-load"))
         queued = service.client.post(
-            f"{made.headers['location']}/validations", json={"mode": "quick"}
+            f"{made.headers['location']}/validations",
+            json={"mode": "quick", "model_path": gate.model_path},
         )
         address = queued.headers["location"]
         until(lambda: service.client.get(address).json()["status"] == "measuring", "measuring")
 
         service.stop(signal.SIGKILL)
+        gate.open()
         service.start()
         until(lambda: service.client.get(address).json()["finished_at"], "the end")
         record = service.client.get(address).json()
