@@ -27,7 +27,7 @@ _GAUGES = {
     "kv_cache_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
 }
 _CONFIG = "vllm:cache_config_info"
-_WANTED = tuple(
+SERIES = tuple(
     {name for spellings in (*_COUNTERS.values(), *_GAUGES.values()) for name in spellings}
     | {_CONFIG}
 )
@@ -102,7 +102,7 @@ def summarise(before: Scrape, during: Iterable[Scrape], after: Scrape) -> LoadMe
 def _wanted_lines(text: str) -> str:
     """Return the lines of the series that are read: a scrape must not cost what it measures."""
     return "".join(
-        line for line in text.splitlines(keepends=True) if line.startswith(_WANTED) or line == "\n"
+        line for line in text.splitlines(keepends=True) if line.startswith(SERIES) or line == "\n"
     )
 
 

@@ -35,6 +35,11 @@ _BLOCKS = re.compile(r"INFO.*?# (?:GPU|CUDA|CPU|cuda|cpu) blocks: (\d+)")
 _GRAPHS = re.compile(rf"Graph capturing finished in \d+ secs?, took {_NUMBER} GiB")
 _GRAPH_POOL = re.compile(rf"CUDA graph pool memory: {_NUMBER} GiB \(actual\)")
 _V0_BLOCK_TOKENS = 16
+FIGURES = (
+    *(_WEIGHTS, _WEIGHTS_OLD, _KV_GIB, _KV_GIB_CPU, _TOKENS, _CONCURRENCY),
+    *(_BLOCKS, _GRAPHS, _GRAPH_POOL),
+)
+"""All that figures are read from."""
 
 _FAILURES: tuple[tuple[FailureReason, re.Pattern[str]], ...] = (
     ("bad_flag", re.compile(r"error: (?:unrecognized arguments|argument |ambiguous option)")),
