@@ -17,7 +17,13 @@ from service.tuning.errors import InvalidRequest
 from service.tuning.hardware.spec import Node
 from service.tuning.latency.bands import Predicted, Regime, performance_band
 from service.tuning.latency.calibration import Calibration
-from service.tuning.latency.closed_form import LoadShape, SteadyState, runnable, steady_state
+from service.tuning.latency.closed_form import (
+    LoadShape,
+    OpenLoop,
+    SteadyState,
+    runnable,
+    steady_state,
+)
 from service.tuning.latency.coefficients import Coefficients, bundled_coefficients
 from service.tuning.latency.speculation import read_speculation
 from service.tuning.latency.work import StepWork, price_array, step_work
@@ -231,6 +237,21 @@ def mean_performance(prepared: Prediction, *, load: LoadShape) -> Performance:
     return _mean_field(prepared, load=load)[0]
 
 
+class MeanAtRates:
+    """Mean-field behaviour of an open loop at one rate after another."""
+
+    def __init__(self, prepared: Prediction, *, load: LoadShape) -> None:
+        self._prepared, self._load = prepared, load
+        self._loop = OpenLoop(prepared.price, load=load, limits=prepared.limits)
+
+    def at(self, rate: float) -> Performance | None:
+        """Return what `mean_performance` does at this rate of one replica; None when saturated."""
+        state = self._loop.at(rate)
+        if state.is_saturated:
+            return None
+        return _mean_figures(self._prepared, state=state, load=self._load)[0]
+
+
 def load_shape(workload: Workload, *, replicas: int) -> LoadShape:
     """Return the load of one of the replicas in mean figures."""
     arrivals, prompts, outputs = workload.arrivals, workload.prompt_tokens, workload.output_tokens
@@ -396,6 +417,12 @@ def _values_of(latencies: RequestLatencies, target: LatencyTarget) -> Floats:
 def _mean_field(prepared: Prediction, *, load: LoadShape) -> tuple[Performance, Predicted]:
     """Return the prediction in mean figures without its band, and what gets a band."""
     state = steady_state(prepared.price, load=load, limits=prepared.limits)
+    return _mean_figures(prepared, state=state, load=load)
+
+
+def _mean_figures(
+    prepared: Prediction, *, state: SteadyState, load: LoadShape
+) -> tuple[Performance, Predicted]:
     ttft, e2el, tpot = _closed_form_summaries(prepared, state=state, load=load)
     gaps = _gap_summary(state)
     rate = prepared.replicas * state.run_requests_per_s

@@ -24,6 +24,9 @@ _TAIL_SHARE = 0.1
 """Of a request's time, what the tail of a run with varied lengths adds."""
 
 
+_NO_RATE = 1e-9
+
+
 class LoadShape(msgspec.Struct, frozen=True, kw_only=True):
     """The load of one engine in mean figures."""
 
@@ -122,8 +125,9 @@ class _Engine:
 
 def steady_state(price: Floats, *, load: LoadShape, limits: SchedulerLimits) -> SteadyState:
     """Return the mean behaviour of one engine under this load."""
-    engine = _Engine(price, load=load, limits=limits)
-    return _open_loop(engine) if load.concurrency is None else _closed_loop(engine)
+    if load.concurrency is not None:
+        return _closed_loop(_Engine(price, load=load, limits=limits))
+    return OpenLoop(price, load=load, limits=limits).at(float(load.requests_per_s or 0.0))
 
 
 def runnable(load: LoadShape, limits: SchedulerLimits) -> float:
@@ -191,29 +195,38 @@ def _with_start(
     )
 
 
-def _open_loop(engine: _Engine) -> SteadyState:
-    load, limits = engine.load, engine.limits
-    rate = float(load.requests_per_s or 1e-9)
-    most = runnable(load, limits)
-    limited = msgspec.structs.replace(load, concurrency=most, requests=1e9, requests_per_s=None)
-    capacity = _capacity(engine.content, limited, limits)
-    if rate >= capacity.requests_per_s:
-        return _overloaded(capacity, load=load, rate=rate)
-    point = engine.settle_open(most, rate=rate)
-    running = min(rate * (point.decode_time + point.ttft), most)
-    wait = _slot_wait(running, most, service=point.decode_time + point.ttft)
-    return SteadyState(
-        ttft_mean_s=point.ttft + wait,
-        ttft_p50_s=point.ttft,
-        tpot_s=point.tau,
-        requests_per_s=rate,
-        run_requests_per_s=rate,
-        running=running,
-        waiting=rate * wait,
-        plain_step_s=point.plain,
-        mixed_step_s=point.mixed,
-        is_saturated=False,
-    )
+class OpenLoop:
+    """One engine under a load at one rate after another; the rest is settled once."""
+
+    def __init__(self, price: Floats, *, load: LoadShape, limits: SchedulerLimits) -> None:
+        self._engine = _Engine(price, load=load, limits=limits)
+        self._most = runnable(load, limits)
+        limited = msgspec.structs.replace(
+            load, concurrency=self._most, requests=1e9, requests_per_s=None
+        )
+        self._capacity = _capacity(self._engine.content, limited, limits)
+
+    def at(self, rate: float) -> SteadyState:
+        """Return the mean behaviour at this many requests/s."""
+        rate = rate or _NO_RATE
+        capacity, most = self._capacity, self._most
+        if rate >= capacity.requests_per_s:
+            return _overloaded(capacity, load=self._engine.load, rate=rate)
+        point = self._engine.settle_open(most, rate=rate)
+        running = min(rate * (point.decode_time + point.ttft), most)
+        wait = _slot_wait(running, most, service=point.decode_time + point.ttft)
+        return SteadyState(
+            ttft_mean_s=point.ttft + wait,
+            ttft_p50_s=point.ttft,
+            tpot_s=point.tau,
+            requests_per_s=rate,
+            run_requests_per_s=rate,
+            running=running,
+            waiting=rate * wait,
+            plain_step_s=point.plain,
+            mixed_step_s=point.mixed,
+            is_saturated=False,
+        )
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,7 @@
 """Plain pieces of text that files share."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -40,8 +40,7 @@ def dump_yaml(*documents: Json, notes: list[str]) -> str:
     stream = io.StringIO()
     emitter = _Emitter(stream, allow_unicode=True, width=_NEVER_FOLD)
     try:
-        for event in _events(documents):
-            emitter.emit(event)
+        _emit_all(emitter.emit, documents)
     finally:
         emitter.dispose()
     return commented(notes) + stream.getvalue()
@@ -49,40 +48,41 @@ def dump_yaml(*documents: Json, notes: list[str]) -> str:
 
 # The C emitter writes the same text several times faster; it comes with PyYAML's wheels.
 _Emitter: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_PLAIN = yaml.resolver.Resolver()
-_SCALARS = yaml.SafeDumper(io.StringIO())
+_Emit = Callable[[yaml.Event], None]
+_PLAIN: Any = yaml.resolver.Resolver()
+_SCALARS: Any = yaml.SafeDumper(io.StringIO())
 
 
-def _events(documents: tuple[Json, ...]) -> Iterator[yaml.Event]:
-    """Yield what PyYAML emits, without anchors: people edit these files.
+def _emit_all(emit: _Emit, documents: tuple[Json, ...]) -> None:
+    """Emit documents without anchors: people edit these files.
 
-    Its own way from a value to events takes ten times as long.
+    PyYAML's own way from a value to its events takes ten times as long.
     """
-    yield yaml.StreamStartEvent()
+    emit(yaml.StreamStartEvent())
     for document in documents:
-        yield yaml.DocumentStartEvent(explicit=len(documents) > 1)
-        yield from _events_of(document)
-        yield yaml.DocumentEndEvent(explicit=False)
-    yield yaml.StreamEndEvent()
+        emit(yaml.DocumentStartEvent(explicit=len(documents) > 1))
+        _emit_value(emit, document)
+        emit(yaml.DocumentEndEvent(explicit=False))
+    emit(yaml.StreamEndEvent())
 
 
-def _events_of(value: Json) -> Iterator[yaml.Event]:
+def _emit_value(emit: _Emit, value: Json) -> None:
     if isinstance(value, str):
-        yield _text(value) if len(value) <= _SHORT else _text.__wrapped__(value)
+        emit(_text(value) if len(value) <= _SHORT else _text.__wrapped__(value))
     elif isinstance(value, dict):
-        yield yaml.MappingStartEvent(None, None, implicit=True, flow_style=not value)
+        emit(yaml.MappingStartEvent(None, None, implicit=True, flow_style=not value))
         for name, held in value.items():
-            yield from _events_of(name)
-            yield from _events_of(held)
-        yield yaml.MappingEndEvent()
+            _emit_value(emit, name)
+            _emit_value(emit, held)
+        emit(yaml.MappingEndEvent())
     elif isinstance(value, list | tuple):
-        yield yaml.SequenceStartEvent(None, None, implicit=True, flow_style=not value)
+        emit(yaml.SequenceStartEvent(None, None, implicit=True, flow_style=not value))
         for held in value:
-            yield from _events_of(held)
-        yield yaml.SequenceEndEvent()
+            _emit_value(emit, held)
+        emit(yaml.SequenceEndEvent())
     else:
         node = _SCALARS.represent_data(value)
-        yield yaml.ScalarEvent(None, node.tag, (True, False), node.value)
+        emit(yaml.ScalarEvent(None, node.tag, (True, False), node.value))
 
 
 @lru_cache(maxsize=4096)

@@ -13,11 +13,12 @@ from service.tuning.accepted_load import accepted_workload
 from service.tuning.latency.calibration import Calibration
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.performance import (
+    MeanAtRates,
     Prediction,
     load_shape,
     mean_performance,
-    predict_performance,
     prepare,
+    simulated_performance,
 )
 from service.tuning.search.limits_kept import keeps_latencies
 from service.tuning.search.memo import Memo, encoded
@@ -140,15 +141,15 @@ class _Holds:
             share_of(problem.filled.workload, copies=trial.copies),
             max_model_len=trial.sized.plan.max_model_len,
         )
-        self._prepared = prepared(problem, trial.sized)
-        self._load = load_shape(workload, replicas=self._prepared.replicas)
+        prediction = prepared(problem, trial.sized)
+        load = load_shape(workload, replicas=prediction.replicas)
+        self._rate = load.requests_per_s or 0.0
+        self._means = MeanAtRates(prediction, load=load)
         self._targets = targets
 
     def __call__(self, factor: float) -> bool:
-        rate = (self._load.requests_per_s or 0.0) * factor
-        load = msgspec.structs.replace(self._load, requests_per_s=rate)
-        performance = mean_performance(self._prepared, load=load)
-        return not performance.saturated and keeps_latencies(performance, self._targets)
+        performance = self._means.at(self._rate * factor)
+        return performance is not None and keeps_latencies(performance, self._targets)
 
 
 def _around(holds: _Holds, near: float | None) -> tuple[float, float] | None:
@@ -233,18 +234,15 @@ def _simulated(
 ) -> tuple[Performance, tuple[TargetOutcome, ...]]:
     workload = accepted_workload(workload, max_model_len=plan.max_model_len)
     known = problem.calibration_of(effective)
-    performance = predict_performance(
-        spec=problem.spec,
-        node=problem.node,
-        config=runnable(effective, plan),
-        version=problem.version,
-        plan=plan,
-        workload=workload,
-        slo=slo,
-        speculative=problem.model.speculative,
+    prediction = _prediction(
+        problem,
+        effective,
+        plan,
+        shared_prefix_tokens=workload.shared_prefix_tokens or 0,
         calibration=known.under(workload) if known is not None else None,
-        method="simulation",
-        stops_when_lost=stops_when_lost,
+    )
+    performance = simulated_performance(
+        prediction, workload=workload, slo=slo, stops_when_lost=stops_when_lost
     )
     return performance, tuple(judge_slo(performance, slo))
 
@@ -252,29 +250,44 @@ def _simulated(
 def prepared(problem: Problem, sized: Sized) -> Prediction:
     """Return what of a prediction does not depend on the load."""
     known = problem.calibration_of(sized.effective)
-    calibration = known.calibration if known is not None else None
-    content = encoded((sized.effective, problem.model.speculative, calibration))
+    return _prediction(
+        problem,
+        sized.effective,
+        sized.plan,
+        shared_prefix_tokens=problem.demand.shared_prefix_tokens,
+        calibration=known.calibration if known is not None else None,
+    )
+
+
+def _prediction(
+    problem: Problem,
+    effective: EngineConfig,
+    plan: MemoryPlan,
+    *,
+    shared_prefix_tokens: int,
+    calibration: Calibration | None,
+) -> Prediction:
+    content = encoded((effective, problem.model.speculative, calibration))
     key = (
         problem.spec,
         problem.node,
         problem.version.text,
         problem.draft,
-        problem.demand.shared_prefix_tokens,
+        shared_prefix_tokens,
         content,
     )
-    return _PREDICTIONS.once(key, lambda: _prepared(problem, sized, calibration=calibration))
-
-
-def _prepared(problem: Problem, sized: Sized, *, calibration: Calibration | None) -> Prediction:
-    return prepare(
-        spec=problem.spec,
-        node=problem.node,
-        config=runnable(sized.effective, sized.plan),
-        version=problem.version,
-        plan=sized.plan,
-        shared_prefix_tokens=problem.demand.shared_prefix_tokens,
-        speculative=problem.model.speculative,
-        calibration=calibration,
+    return _PREDICTIONS.once(
+        key,
+        lambda: prepare(
+            spec=problem.spec,
+            node=problem.node,
+            config=runnable(effective, plan),
+            version=problem.version,
+            plan=plan,
+            shared_prefix_tokens=shared_prefix_tokens,
+            speculative=problem.model.speculative,
+            calibration=calibration,
+        ),
     )
 
 
