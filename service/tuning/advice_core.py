@@ -47,8 +47,8 @@ from service.tuning.search.refining import fewer_copies
 from service.tuning.search.sizing import Sized, plan_config
 from service.tuning.search.trial import Trial
 
-_UNSERVED = "VER008"
-"""The rule that knows which release brought a model's code."""
+_UNSERVED = frozenset({"VER008", "QNT009"})
+"""Rules that know which release brought a model's code, or gave up its kind of weights."""
 
 
 class Core(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,11 +168,11 @@ def core_that_does_not_fit(request: TuningRequest, problem: Problem, found: Foun
 
 
 def _refused_release(core: Core, problem: Problem) -> Core:
-    """Return the answer with the release in the way, where it lacks the model's code.
+    """Return the answer with the release in the way, where it cannot serve the model.
 
     No hardware cures that, so it decides before memory does.
     """
-    error = next((found for found in core.findings if found.rule == _UNSERVED), None)
+    error = next((found for found in core.findings if found.rule in _UNSERVED), None)
     if error is None or error.severity != "error":
         return core
     binding, nearest = refused(error)

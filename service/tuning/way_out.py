@@ -44,7 +44,7 @@ def with_way_out(first: Answered, ask: Ask) -> Core:
     is said.
     """
     core = first.core
-    if core.feasible or core.nearest is None:
+    if core.feasible:
         return core
     stuck: Answered | None = None
     for changed in _starting_points(first):
@@ -52,7 +52,9 @@ def with_way_out(first: Answered, ask: Ask) -> Core:
         if last.core.feasible:
             return _with_nearest(first, _offer(first, _tightened(first, last, ask)))
         # Where nearest is a sentence for people, no failed attempt of ours is better than it.
-        is_offered = _changed(first.request, core.nearest) != first.request
+        is_offered = core.nearest is not None and _changed(first.request, core.nearest) != (
+            first.request
+        )
         stuck = stuck or (last if is_offered else None)
     return core if stuck is None else _with_nearest(first, _still(first, stuck))
 
@@ -61,6 +63,9 @@ def _starting_points(first: Answered) -> Iterator[TuningRequest]:
     """Yield the changed requests worth asking, nearest first."""
     nearest, request, problem = first.core.nearest, first.request, first.problem
     if nearest is None:
+        # Nothing else helps with what is pinned: the pins are what stands in the way.
+        if problem.pin != EngineConfig():
+            yield _let_go(request)
         return
     if (changed := _changed(request, nearest)) != request:
         yield changed

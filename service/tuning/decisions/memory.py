@@ -14,6 +14,10 @@ from service.tuning.search.figures import figure
 from service.tuning.search.lengths_rule import HEADROOM
 from service.tuning.search.utilization_rule import Limit
 
+_BESIDE_GRAPHS = (
+    "This release captures CUDA graphs outside the share. On this GPU they are large beside what "
+    "is left, so the share is smaller than usual: a start must not end while they are captured."
+)
 _SHARE_REASONS: dict[Limit, str] = {
     "posture": (
         "From 0.20.0 on vLLM counts the CUDA graphs inside this share, so the rest only has to "
@@ -39,7 +43,9 @@ def memory_share(case: Case) -> Decision:
     choice, node = case.problem.utilization, case.problem.node
     value = case.config.gpu_memory_utilization
     pinned = case.is_pinned("gpu_memory_utilization")
-    reason = "Fixed by the request." if pinned else _SHARE_REASONS[choice.limited_by]
+    is_lowered = value is not None and value < choice.value
+    reason = _BESIDE_GRAPHS if is_lowered else _SHARE_REASONS[choice.limited_by]
+    reason = "Fixed by the request." if pinned else reason
     plan = case.sized.plan
     return decision(
         "gpu_memory_utilization",

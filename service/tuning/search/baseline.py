@@ -40,7 +40,8 @@ def baseline_of(problem: Problem) -> Baseline:
     copies = problem.most_copies(config.tensor_parallel_size or 1)
     performance: Performance | None = None
     outcomes: tuple[TargetOutcome, ...] = ()
-    if plan.fits and plan.kv is not None and not is_beyond_length(problem):
+    is_refused = is_beyond_length(problem) or _typical_tokens(problem) > plan.max_model_len
+    if plan.fits and plan.kv is not None and not is_refused:
         performance, outcomes = predict_config(
             problem,
             effective,
@@ -58,6 +59,11 @@ def baseline_of(problem: Problem) -> Baseline:
         performance=performance,
         outcomes=outcomes,
     )
+
+
+def _typical_tokens(problem: Problem) -> float:
+    """Return prompt and answer of a mean request; vLLM's own length can be below the model's."""
+    return problem.demand.prompt_mean_tokens + problem.demand.output_mean_tokens
 
 
 def _default_config(problem: Problem) -> EngineConfig:

@@ -46,12 +46,14 @@ def nearest_that_fits(
 ) -> Nearest | None:
     """Return the first change that makes the model fit, from the cheapest kind to the dearest.
 
-    A shorter request, an 8-bit cache, more GPUs of the kind, a larger GPU, a free layout; all
-    with what is pinned before any without it. None when none of them helps.
+    A shorter request, an 8-bit cache, the usual share of the memory, more GPUs of the kind, a
+    larger GPU, a free layout; those with what is pinned before any without it. None when none of
+    them helps.
     """
     ways: tuple[Callable[[], Nearest | None], ...] = (
         lambda: _shorter(problem, closest),
         lambda: _with_fp8_cache(problem),
+        lambda: _with_usual_share(problem, starts=starts),
         lambda: _with_more_gpus(problem, hardware, starts=starts),
         lambda: without_pinned_layout(problem),
         lambda: _with_larger_gpu(problem, hardware, starts=starts),
@@ -127,6 +129,27 @@ def _with_fp8_cache(problem: Problem) -> Nearest | None:
         slo=None,
         detail="An 8-bit cache holds twice the tokens, which is enough here.",
         constraints=allowed,
+    )
+
+
+def _with_usual_share(problem: Problem, *, starts: Starts) -> Nearest | None:
+    """Return that a pinned share of the memory is let go, where the usual one is enough."""
+    if problem.pin.gpu_memory_utilization is None:
+        return None
+    pin = msgspec.structs.replace(problem.pin, gpu_memory_utilization=None)
+    constraints = msgspec.structs.replace(problem.constraints, pin=pin)
+    base = msgspec.structs.replace(problem.base, gpu_memory_utilization=None)
+    free = msgspec.structs.replace(problem, constraints=constraints, base=base)
+    sized = _first_fit(free)
+    if sized is None or not starts(free, sized):
+        return None
+    return Nearest(
+        change=f"without the pinned gpu_memory_utilization {problem.pin.gpu_memory_utilization:g}",
+        config=emitted(free, sized.config, sized.effective),
+        hardware=None,
+        slo=None,
+        detail="The usual share of these GPUs holds the model and the cache.",
+        constraints=constraints,
     )
 
 

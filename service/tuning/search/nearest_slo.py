@@ -31,6 +31,8 @@ _MOST_GPUS = 512
 """More than any one service is run on; a load beyond them is no question of settings."""
 _LONG_MS = 1e5
 """From here on figures are grouped: a power of ten is hard to read as a time."""
+_LITTLE = 0.02
+"""A load cut to less than this share of itself is no offer while limits are the reason."""
 _GROWTH_HEADROOM = 0.8
 """Share of their capacity that added copies are counted at."""
 
@@ -78,12 +80,16 @@ def nearest_within_limits(problem: Problem, hardware: Hardware, trial: Trial) ->
     if not trial.is_open_loop:
         return _spread_clients(problem, hardware, trial) or _at_this_load(problem, trial)
     factor = carried_factor(problem, trial)
-    if factor is not None:
+    if factor is not None and factor >= _LITTLE:
         return _for_load(problem, hardware, trial, factor)
     # The settings were chosen for limits out of reach: what they carry says nothing about others.
-    return _answer(
-        problem, trial, slo=reachable_slo(problem.filled.slo, _alone(problem, trial), room=_ROOM)
-    )
+    slo = reachable_slo(problem.filled.slo, _alone(problem, trial), room=_ROOM)
+    if slo == problem.filled.slo and factor is not None:
+        return _for_load(problem, hardware, trial, factor)
+    if slo == problem.filled.slo:
+        # A lonely request keeps them all: it is the bursts that do not.
+        return _at_this_load(problem, trial)
+    return _answer(problem, trial, slo=slo)
 
 
 def _misses_only_floors(trial: Trial) -> bool:
@@ -115,7 +121,11 @@ def _spread_clients(problem: Problem, hardware: Hardware, trial: Trial) -> Neare
 def _for_load(problem: Problem, hardware: Hardware, trial: Trial, factor: float) -> Nearest:
     """Return the GPUs that carry the load, when these carry `factor` of it."""
     if factor >= 1:
-        return _answer(problem, trial, slo=problem.filled.slo)
+        # On average the load fits; its bursts break the limits, or the queue never empties.
+        offered = problem.demand.requests_per_s or 0.0
+        if trial.performance.saturated:
+            return _answer(problem, trial, slo=None, load=offered * _GROWTH_HEADROOM)
+        return _at_this_load(problem, trial)
     copies = whole(trial.copies / factor / _GROWTH_HEADROOM)
     more = _hardware_of(problem, hardware, trial, copies)
     if more is None:
@@ -188,7 +198,7 @@ def _answer(
     if hardware is None and load is not None:
         lighter = _at_load(problem, load)
         rate = requests_per_s(lighter.arrivals) if lighter.arrivals is not None else load
-        parts.append(f"lower the load to about {rate:.2g} requests/s")
+        parts.append(f"lower the load to about {figure(rate or load)} requests/s")
     return Nearest(
         change=" and ".join(parts) or "lower the load",
         config=emitted(problem, trial.sized.config, trial.sized.effective),

@@ -1,5 +1,6 @@
 """One layout sized: length, admission cap and token budget that its memory carries."""
 
+import math
 from typing import TypeVar
 
 import msgspec
@@ -7,13 +8,14 @@ import msgspec
 from api_schemas.engine import EngineConfig
 from service.tuning.engine.defaults import effective_config
 from service.tuning.memory.budget import plan_memory
-from service.tuning.memory.plan import KvPlan, MemoryPlan
+from service.tuning.memory.plan import GIB, KvPlan, MemoryPlan
 from service.tuning.rules.domains import kv_cache_dtype_support, minimum_batched_tokens
 from service.tuning.search.admission_rule import AdmissionChoice, choose_admission
 from service.tuning.search.memo import Memo, encoded
 from service.tuning.search.misfit import Misfit, misfit_of
 from service.tuning.search.problem import Problem
 from service.tuning.search.topology import Topology
+from service.tuning.search.utilization_rule import CONTEXT_GIB
 
 T = TypeVar("T")
 FP8 = "fp8"
@@ -58,6 +60,7 @@ def size_topology(
     plan, draft = _fit_length(problem, _fit_floor(problem, _fit_states(problem, draft)))
     if not plan.fits or plan.kv is None:
         return misfit_of(problem, topology, kv_cache_dtype, draft, plan)
+    plan, draft = _beside_graphs(problem, draft, plan)
     return _fit_admission(problem, topology, kv_cache_dtype, draft, plan)
 
 
@@ -167,6 +170,28 @@ def _fit_length(problem: Problem, config: EngineConfig) -> tuple[MemoryPlan, Eng
         return plan, config
     config = msgspec.structs.replace(config, max_model_len=shorter)
     return plan_config(problem, config)[1], config
+
+
+def _beside_graphs(
+    problem: Problem, config: EngineConfig, plan: MemoryPlan
+) -> tuple[MemoryPlan, EngineConfig]:
+    """Return a share that leaves room for CUDA graphs which the release takes beside it.
+
+    Where that is too small for the model it stays as it was: a rule warns of it.
+    """
+    share = config.gpu_memory_utilization
+    if problem.pin.gpu_memory_utilization is not None or share is None:
+        return plan, config
+    if plan.charged_graphs_bytes > 0 or plan.cuda_graphs_bytes <= 0:
+        return plan, config
+    others = (CONTEXT_GIB + problem.node.used_memory_gib) * GIB
+    left = (plan.total_bytes - plan.cuda_graphs_bytes - others) / plan.total_bytes
+    room = math.floor(left * 100) / 100
+    if room >= share or room <= 0:
+        return plan, config
+    smaller = msgspec.structs.replace(config, gpu_memory_utilization=room)
+    lowered, smaller = _fit_length(problem, smaller)
+    return (lowered, smaller) if lowered.fits and lowered.kv is not None else (plan, config)
 
 
 def _fit_admission(

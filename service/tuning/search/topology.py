@@ -9,7 +9,7 @@ from api_schemas.recommendation import Constraints
 from service.tuning.engine.facts import is_known
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Node
-from service.tuning.models.spec import ModelSpec
+from service.tuning.models.spec import MixtureOfExperts, ModelSpec
 from service.tuning.rules.domains import has_latent_attention, legal_tensor_parallel_sizes
 
 _FAST_LINKS = frozenset({"nvlink", "xgmi"})
@@ -120,8 +120,18 @@ def _expert_layouts(space: _Space, sizes: tuple[int, ...]) -> Iterator[Topology]
     gpus = space.node.gpus_per_node
     if not is_known("data_parallel_size", space.version):
         return
-    if gpus > 1 and has_latent_attention(space.spec):
+    if gpus > 1 and has_latent_attention(space.spec) and _spreads_evenly(space.spec, gpus):
         yield Topology(tensor_parallel_size=1, data_parallel_size=gpus, enable_expert_parallel=True)
+
+
+def _spreads_evenly(spec: ModelSpec, ranks: int) -> bool:
+    """Whether every rank holds as many whole experts: vLLM refuses others since 0.27.0."""
+    experts = {
+        group.feed_forward.num_experts
+        for group in spec.layers
+        if isinstance(group.feed_forward, MixtureOfExperts)
+    }
+    return all(count % ranks == 0 for count in experts)
 
 
 def _pinned(space: _Space) -> Iterator[Topology]:

@@ -641,3 +641,51 @@ def test_hardware_that_is_there_already_is_no_way_out() -> None:
     )
 
     assert advice.feasible or (advice.nearest is not None and advice.nearest.hardware is None)
+
+
+def test_graphs_outside_the_share_leave_room_for_themselves() -> None:
+    """Releases up to 0.9 capture large graphs beside the share: both fit on a small GPU."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3-8B"),
+            hardware=Hardware(gpu="RTX-4090"),
+            engine=TargetEngine(version="0.9.2"),
+        )
+    )
+    memory = advice.estimate.memory
+    (share,) = [d for d in advice.decisions if d.setting == "gpu_memory_utilization"]
+
+    assert advice.feasible
+    assert memory is not None
+    assert memory.requested_gib + memory.cuda_graphs_gib + 0.5 <= memory.total_gib
+    assert "CAP008" not in {finding.rule for finding in advice.findings}
+    assert "smaller than usual" in share.reason
+
+
+def test_defaults_that_refuse_the_load_have_no_latency() -> None:
+    """Left alone, vLLM serves this model at 4,096 tokens: the load's requests are all refused."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="microsoft/Phi-3.5-mini-instruct"),
+            hardware=Hardware(gpu="RTX-A4000", gpus_per_node=2),
+            workload=Workload(preset="agent", arrivals=Users(users=20)),
+            engine=TargetEngine(version="0.17.0"),
+        )
+    )
+
+    assert advice.baseline.memory is not None
+    assert advice.baseline.memory.max_model_len == 4096
+    assert advice.baseline.performance is None
+
+
+def test_more_gpus_are_not_split_into_ranks_that_cannot_share_the_experts() -> None:
+    """160 experts do not spread over 6 ranks, so another layout is taken."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="deepseek-ai/DeepSeek-Coder-V2-Instruct"),
+            hardware=Hardware(gpu="B200", gpus_per_node=6),
+        )
+    )
+
+    assert advice.feasible
+    assert (advice.config.data_parallel_size or 1) in (1, 2, 4, 5)

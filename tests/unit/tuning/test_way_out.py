@@ -8,7 +8,13 @@ from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
 from api_schemas.recommendation import Advice, Constraints, Nearest, TuningRequest
 from api_schemas.slo import LatencyTarget, Slo
-from api_schemas.workload import BatchArrivals, ClosedLoop, PoissonArrivals, Workload
+from api_schemas.workload import (
+    BatchArrivals,
+    ClosedLoop,
+    GammaArrivals,
+    PoissonArrivals,
+    Workload,
+)
 from service.tuning.recommend import recommend
 
 TIGHT = Slo(
@@ -143,3 +149,37 @@ def test_a_load_below_the_floor_is_not_blamed_on_the_hardware() -> None:
     assert advice.nearest is not None
     assert "hardware does not reach" not in advice.nearest.detail
     assert "Bring more load" in advice.nearest.detail
+
+
+def test_a_pinned_share_that_is_too_small_is_let_go_before_gpus_are_bought() -> None:
+    """A share costs nothing to change; three more GPUs do."""
+    pin = EngineConfig(gpu_memory_utilization=0.2)
+    request = asked("Qwen/Qwen3-8B", "L40S", constraints=Constraints(pin=pin))
+    advice = recommend(request)
+
+    assert advice.nearest is not None
+    assert advice.nearest.hardware is None
+    assert advice.nearest.change == "without the pinned gpu_memory_utilization 0.2"
+    assert followed(request, advice.nearest).feasible
+
+
+def test_pins_that_leave_nothing_to_offer_are_let_go_of() -> None:
+    """A step that needs more memory than any GPU has is pinned: without it there is a way."""
+    pin = EngineConfig(max_num_batched_tokens=100_000_000)
+    request = asked("Qwen/Qwen3-8B", "L40S", constraints=Constraints(pin=pin))
+    advice = recommend(request)
+
+    assert advice.nearest is not None
+    assert "max_num_batched_tokens" in advice.nearest.change
+    assert followed(request, advice.nearest).feasible
+
+
+def test_bursts_that_break_the_limits_relax_them() -> None:
+    """A load that fits on average and not in its bursts is offered the limits that they need."""
+    load = Workload(preset="chat", arrivals=GammaArrivals(requests_per_s=5, burstiness=0.01))
+    request = asked("Qwen/Qwen3-8B", "L40S", workload=load)
+    advice = recommend(request)
+
+    assert advice.nearest is not None
+    assert "relax ttft p95" in advice.nearest.change
+    assert followed(request, advice.nearest).feasible
