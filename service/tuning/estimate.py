@@ -4,24 +4,20 @@ from typing import Any
 
 import msgspec
 
-from api_schemas.engine import Engine, EngineConfig
+from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Band, Estimate, EstimateRequest, MemoryBreakdown, Performance
-from api_schemas.explanation import Finding, Source
 from api_schemas.slo import Slo, TargetOutcome
 from api_schemas.workload import Workload
 from service.tuning.accepted_load import accepted_workload
 from service.tuning.calibrations.known import Calibrations, KnownCalibration, calibration_for
 from service.tuning.engine.batch_limits import Usage
-from service.tuning.lengths import mean_tokens
 from service.tuning.memory.plan import GIB, KvPlan, MemoryPlan
 from service.tuning.models import catalogue
+from service.tuning.nearest_start import nearest_start
 from service.tuning.presets import fill_workload
 from service.tuning.provenance import provenance
 from service.tuning.situation import ModelResolver, Situation, look_up
 from service.tuning.verdicts import judge_slo
-
-_LENGTH_RULE = "CAP003"
-_BLOCK_RULE = "QNT006"
 
 
 def estimate(
@@ -57,9 +53,8 @@ def estimate(
         version=situation.version,
         speculative=situation.speculative,
     )
-    shortened = _at_largest_length(situation, workload)
-    whole = _with_whole_experts(situation, request, resolve_model, usage)
-    performance, outcomes = _perform(shortened or whole or situation, workload, slo, known)
+    nearest, notes = nearest_start(situation, request, workload, resolve_model, usage)
+    performance, outcomes = _perform(nearest, workload, slo, known)
     is_calibrated = known is not None and performance is not None
     return Estimate(
         fits=situation.fits,
@@ -68,11 +63,7 @@ def estimate(
         slo=outcomes,
         basis="calibrated" if is_calibrated else "modelled",
         defaults_applied=applied_defaults(situation.given, situation.effective),
-        findings=[
-            *situation.findings,
-            *_length_notes(situation, shortened),
-            *_expert_notes(whole),
-        ],
+        findings=[*situation.findings, *notes],
         provenance=provenance(
             situation.version, calibration=known.basis if known and is_calibrated else None
         ),
@@ -118,90 +109,6 @@ def _filled(request: EstimateRequest) -> tuple[Workload | None, Slo | None]:
         return None, request.slo
     filled = fill_workload(request.workload, request.slo)
     return filled.workload, filled.slo
-
-
-def _at_largest_length(situation: Situation, workload: Workload | None) -> Situation | None:
-    """Return the situation at the longest `max_model_len` that fits, where that is all it lacks.
-
-    None where it starts as it is, lacks something else, or typical requests are longer still.
-    """
-    errors = {finding.rule for finding in situation.findings if finding.severity == "error"}
-    plan = situation.plan
-    if workload is None or plan.kv is None or errors != {_LENGTH_RULE}:
-        return None
-    longest = plan.kv.largest_max_model_len
-    if longest < _typical_tokens(workload):
-        return None
-    shorter = msgspec.structs.replace(plan, max_model_len=longest, fits=True, refusals=())
-    rest = tuple(f for f in situation.findings if f.severity != "error")
-    return msgspec.structs.replace(situation, plan=shorter, findings=rest)
-
-
-def _typical_tokens(workload: Workload) -> float:
-    """Return prompt and answer of a mean request, tokens."""
-    prompts, outputs = workload.prompt_tokens, workload.output_tokens
-    return sum(mean_tokens(lengths) for lengths in (prompts, outputs) if lengths is not None)
-
-
-def _length_notes(situation: Situation, shortened: Situation | None) -> list[Finding]:
-    if shortened is None:
-        return []
-    longest = shortened.plan.max_model_len
-    note = Finding(
-        rule=_LENGTH_RULE,
-        severity="note",
-        setting="max_model_len",
-        message=(
-            f"Latency and throughput are given for max_model_len {longest}, the largest that fits: "
-            f"vLLM does not start with {situation.plan.max_model_len}, but this load's requests "
-            "need less."
-        ),
-        suggestion=f"Set max_model_len to {longest} or less.",
-        source=[Source(title="Memory model", where="service/tuning/estimate.py")],
-    )
-    return [note]
-
-
-def _with_whole_experts(
-    situation: Situation, request: EstimateRequest, resolve_model: ModelResolver, usage: Usage
-) -> Situation | None:
-    """Return the situation with expert parallelism, where the cut of the experts is all it lacks.
-
-    None where it starts as it is, lacks something else, or does not start that way either.
-    """
-    errors = {finding.rule for finding in situation.findings if finding.severity == "error"}
-    if request.workload is None or errors != {_BLOCK_RULE} or not situation.spec.is_moe:
-        return None
-    engine = request.engine or Engine()
-    given = msgspec.structs.replace(engine.config or EngineConfig(), enable_expert_parallel=True)
-    whole = look_up(
-        model=request.model,
-        hardware=request.hardware,
-        engine=msgspec.structs.replace(engine, config=given),
-        workload=None,
-        slo=None,
-        resolve_model=resolve_model,
-        usage=usage,
-    )
-    return whole if whole.fits else None
-
-
-def _expert_notes(whole: Situation | None) -> list[Finding]:
-    if whole is None:
-        return []
-    return [
-        Finding(
-            rule=_BLOCK_RULE,
-            severity="note",
-            setting="enable_expert_parallel",
-            message=(
-                "Latency and throughput are given for enable_expert_parallel: vLLM does not start "
-                "with experts cut like this, and does with whole ones."
-            ),
-            suggestion="Set enable_expert_parallel.",
-            source=[Source(title="Rules of quantised weights", where="service/tuning/estimate.py")],
-        )
-    ]
 
 
 def _perform(

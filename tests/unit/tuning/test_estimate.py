@@ -316,3 +316,36 @@ def test_experts_cut_across_scale_blocks_get_latency_with_whole_experts() -> Non
     assert answer.performance is not None
     notes = [f for f in answer.findings if f.rule == "QNT006" and f.severity == "note"]
     assert [note.setting for note in notes] == ["enable_expert_parallel"]
+
+
+def test_a_model_short_of_memory_gets_latency_at_the_share_that_guides_give() -> None:
+    """Weights of 71 GiB leave nothing of 90 % of 79 GiB, and a little of 95 %: told as a note."""
+    config = {**LLAMA, "num_hidden_layers": 170}
+    answer = asked(
+        model={"config": config},
+        config={"max_model_len": 2048, "max_num_seqs": 256, "enforce_eager": True},
+        workload={
+            "prompt_tokens": 512,
+            "output_tokens": 64,
+            "arrivals": {"kind": "closed_loop", "max_concurrency": 2},
+        },
+    )
+
+    assert not answer.fits
+    assert answer.memory is not None
+    assert answer.memory.kv_cache_gib < 0
+    assert answer.performance is not None
+    notes = [f for f in answer.findings if f.rule == "CAP002" and f.severity == "note"]
+    assert [note.setting for note in notes] == ["gpu_memory_utilization"]
+
+
+def test_a_stated_share_above_the_highest_is_not_raised() -> None:
+    """What does not start with all the memory there is gets no latency."""
+    answer = asked(
+        model={"config": {**LLAMA, "num_hidden_layers": 180}},
+        config={"max_model_len": 2048, "gpu_memory_utilization": 0.96},
+        workload={"preset": "chat"},
+    )
+
+    assert not answer.fits
+    assert answer.performance is None
