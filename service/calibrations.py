@@ -21,7 +21,7 @@ from service.tuning.calibrations.key import ConfigurationKey, gpu_name
 from service.tuning.calibrations.known import KnownCalibration, in_flight_of, rate_of
 from service.tuning.calibrations.points import key_of, point_of, situation_of
 from service.tuning.errors import TuningError
-from service.tuning.hardware.catalogue import find_gpu, resolve_hardware
+from service.tuning.hardware.catalogue import resolve_hardware
 from service.tuning.latency.calibration import Calibration as LatencyCalibration
 from service.tuning.lengths import mean_tokens
 from service.tuning.provenance import latency_version
@@ -107,14 +107,6 @@ def gpu_of(measurement: Measurement) -> str:
     except TuningError:
         return measurement.hardware.gpu
     return gpu_name(node.gpu)
-
-
-def catalogue_name(gpu: str) -> str:
-    """Return the catalogue's name for an alias, else the name itself."""
-    try:
-        return find_gpu(gpu).name
-    except TuningError:
-        return gpu
 
 
 def _version(measured: Sequence[Measurement]) -> str:

@@ -19,6 +19,7 @@ from service.access import NewSecret, refusal_of
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
 from service.api.describe import JSON, Answer, Body, describe
+from service.api.paging import PageSize
 from service.api.problems import Refusal, not_found
 
 ApiKeyId = Annotated[
@@ -175,7 +176,7 @@ def list_audit_events(
             description="Where the page starts: `next_cursor` of the last one.",
         ),
     ] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200, description="Rows of the page.")] = 50,
+    limit: PageSize = 50,
 ) -> Response[bytes]:
     """Return what the tenant's keys changed, and what was forbidden to them.
 

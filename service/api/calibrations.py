@@ -9,6 +9,7 @@ from api_schemas.measurement import CalibrationList, CalibrationStatus
 from service.api.bodies import encode
 from service.api.context import InjectedContext
 from service.api.describe import JSON, Answer, describe
+from service.tuning.hardware.catalogue import catalogue_name
 
 
 @get(
@@ -40,8 +41,6 @@ def list_calibrations(
     A calibration is used only when it predicts left-out loads better than the model that ships; the
     refused ones are listed with the reason.
     """
-    from service.calibrations import catalogue_name  # noqa: PLC0415 - compiles code, so on use
-
     store = context.measurements
     gpus = [catalogue_name(gpu)] if gpu else store.calibrated_gpus()
     records = [

@@ -18,10 +18,11 @@ from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
 from service.api.describe import JSON, Answer, Body, describe
 from service.api.idempotent import HEADER, REPLAYED, answer_once
-from service.api.paging import next_link, position_of
+from service.api.paging import PageCursor, PageSize, next_link, position_of
 from service.api.problems import not_found
 from service.store.cursor import encode_cursor
 from service.store.measurements import MeasurementFilters
+from service.tuning.hardware.catalogue import catalogue_name
 
 MeasurementId = Annotated[
     str,
@@ -115,17 +116,10 @@ def list_measurements(
     configuration: Annotated[
         str | None, QueryParameter(max_length=64, description="Key, as calibrations show it.")
     ] = None,
-    cursor: Annotated[
-        str | None,
-        QueryParameter(
-            max_length=128, description="Where the page starts: `next_cursor` of the last one."
-        ),
-    ] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200, description="Rows of the page.")] = 50,
+    cursor: PageCursor = None,
+    limit: PageSize = 50,
 ) -> Response[bytes]:
     """Return what was measured, newest first; several filters must all match."""
-    from service.calibrations import catalogue_name  # noqa: PLC0415 - as above
-
     filters = MeasurementFilters(
         model=model,
         gpu=catalogue_name(gpu) if gpu else None,

@@ -1,11 +1,21 @@
 """Pages of lists: cursors in and out."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
+
+from litestar.params import QueryParameter
 
 from service.api.problems import refuse_field
 from service.store.cursor import InvalidCursor, decode_cursor
+
+PageCursor = Annotated[
+    str | None,
+    QueryParameter(
+        max_length=128, description="Where the page starts: `next_cursor` of the last one."
+    ),
+]
+PageSize = Annotated[int, QueryParameter(ge=1, le=200, description="Rows of the page.")]
 
 
 def position_of(cursor: str | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 from litestar import Request, Response, delete, get, post
@@ -28,14 +28,14 @@ from service.api.entity_tags import entity_tag, is_current
 from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
 from service.api.limits import reserve_gpu_minutes
 from service.api.negotiation import choose_media_type
-from service.api.problems import not_found, refuse_field
+from service.api.paging import PageCursor, PageSize, next_link, position_of
+from service.api.problems import not_found
 from service.api.proof import check_plan, start_validation
 from service.identifiers import timestamp
 from service.measured import with_validations
-from service.store.cursor import InvalidCursor, decode_cursor, encode_cursor
+from service.store.cursor import encode_cursor
 from service.store.recommendations import Filters, RecommendationRecord, StoredBody
-from service.tuning.errors import UnknownGpu
-from service.tuning.hardware.catalogue import find_gpu
+from service.tuning.hardware.catalogue import catalogue_name
 
 DECISION_FILE = "DECISION.md"
 _ANY_FILE = "application/octet-stream"
@@ -128,23 +128,20 @@ def list_recommendations(
         list[Annotated[str, Meta(min_length=1, max_length=321)]] | None,
         QueryParameter(max_items=16, description="`name` or `name=value`; several must all match."),
     ] = None,
-    cursor: Annotated[
-        str | None,
-        QueryParameter(
-            max_length=128, description="Where the page starts: `next_cursor` of the last one."
-        ),
-    ] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200, description="Rows of the page.")] = 50,
+    cursor: PageCursor = None,
+    limit: PageSize = 50,
 ) -> Response[bytes]:
     """Return what is stored, newest first, filtered by model, GPU and labels."""
     filters = Filters(
-        model=model, gpu=_catalogue_name(gpu) if gpu else None, labels=tuple(label or ())
+        model=model, gpu=catalogue_name(gpu) if gpu else None, labels=tuple(label or ())
     )
-    page = context.recommendations.page(filters, limit=limit, after=_position(cursor))
+    page = context.recommendations.page(filters, limit=limit, after=position_of(cursor))
     following = encode_cursor(page.last_id) if page.last_id else None
     answer = RecommendationPage(items=[_row(row) for row in page.records], next_cursor=following)
     query = {"model": model, "gpu": gpu, "label": label, "limit": limit}
-    return Response(encode(answer), media_type=JSON, headers=_link(query, following))
+    return Response(
+        encode(answer), media_type=JSON, headers=next_link("/recommendations", query, following)
+    )
 
 
 @get(
@@ -298,7 +295,7 @@ def _store(
         created_at=recommendation.created_at,
         etag=entity_tag(body),
         model=advice.request.model.id,
-        gpu=_catalogue_name(advice.request.hardware.gpu),
+        gpu=catalogue_name(advice.request.hardware.gpu),
         feasible=advice.feasible,
         headline=advice.headline,
         labels=recommendation.labels,
@@ -337,30 +334,3 @@ def _row(record: RecommendationRecord) -> RecommendationSummary:
 
 def _address(identifier: str) -> str:
     return f"/recommendations/{quote(identifier)}"
-
-
-def _catalogue_name(gpu: str) -> str:
-    """Return the catalogue's name for an alias, so that every spelling finds the same records."""
-    try:
-        return find_gpu(gpu).name
-    except UnknownGpu:
-        return gpu
-
-
-def _position(cursor: str | None) -> str | None:
-    if cursor is None:
-        return None
-    try:
-        return decode_cursor(cursor)
-    except InvalidCursor:
-        raise refuse_field(
-            "cursor", "not a cursor of this service; leave it out to start"
-        ) from None
-
-
-def _link(query: Mapping[str, Any], following: str | None) -> dict[str, str]:
-    if following is None:
-        return {}
-    kept = {name: value for name, value in query.items() if value is not None}
-    address = "/recommendations?" + urlencode({**kept, "cursor": following}, doseq=True)
-    return {"Link": f'<{address}>; rel="next"'}

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from litestar import Request, Response, delete, get, post
 from litestar.openapi.spec import Example
-from litestar.params import PathParameter, QueryParameter, RawBody
+from litestar.params import PathParameter, RawBody
 from litestar.response import Stream
 
 from api_schemas.study import STUDY_ENDS, Study, StudyPage, StudyRequest, StudySummary
@@ -16,7 +16,7 @@ from service.api.describe import JSON, Answer, Body, describe
 from service.api.event_stream import LastEventId, stream_of
 from service.api.idempotent import Making, answer_once
 from service.api.limits import reserve_gpu_minutes
-from service.api.paging import next_link, position_of
+from service.api.paging import PageCursor, PageSize, next_link, position_of
 from service.api.proof import check_plan
 from service.api.runs import (
     describe_cancel,
@@ -93,13 +93,8 @@ def create_study(
 def list_studies(
     *,
     context: InjectedContext,
-    cursor: Annotated[
-        str | None,
-        QueryParameter(
-            max_length=128, description="Where the page starts: `next_cursor` of the last one."
-        ),
-    ] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200, description="Rows of the page.")] = 50,
+    cursor: PageCursor = None,
+    limit: PageSize = 50,
 ) -> Response[bytes]:
     """Return studies with their state, newest first."""
     studies, last_id = context.studies.page(limit=limit, after=position_of(cursor))

@@ -11,7 +11,7 @@ from service.api import examples
 from service.api.bodies import encode
 from service.api.context import InjectedContext
 from service.api.describe import JSON, Answer, describe
-from service.api.paging import next_link, position_of
+from service.api.paging import PageCursor, PageSize, next_link, position_of
 from service.api.problems import not_found
 from service.store.cursor import encode_cursor
 
@@ -43,13 +43,8 @@ def list_webhook_deliveries(
     validation_id: Annotated[
         str | None, QueryParameter(max_length=64, description="Only what tells of this validation.")
     ] = None,
-    cursor: Annotated[
-        str | None,
-        QueryParameter(
-            max_length=128, description="Where the page starts: `next_cursor` of the last one."
-        ),
-    ] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200, description="Rows of the page.")] = 50,
+    cursor: PageCursor = None,
+    limit: PageSize = 50,
 ) -> Response[bytes]:
     """Return each message with every try: when, what was answered, how long it took, what follows.
 

@@ -8,10 +8,10 @@ import redis
 from api_schemas.measurement import Calibration, Measurement
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.indexes import ids_in_all
 from service.store.prediction_errors import PredictionErrorStore
 from service.store.scripts import delete_with_indexes
 
-_SCAN_IDS = 500
 _SAVE_ONCE = """
 local known = redis.call('GET', KEYS[2])
 if known and redis.call('EXISTS', ARGV[5] .. known) == 1 then
@@ -108,14 +108,11 @@ class MeasurementStore:
         indexes = _indexes(filters, tenant=self._tenant)
         indexes = indexes or [keys.measurements(tenant=self._tenant)]
         records: list[Measurement] = []
-        position = after
         with reaching_the_store():
-            while len(records) <= limit:
-                ids = self._scan(indexes[0], after=position)
-                if not ids:
+            for ids in ids_in_all(self._client, indexes, after=after):
+                records += self._load(ids)
+                if len(records) > limit:
                     break
-                position = ids[-1]
-                records += self._load(self._in_all(ids, indexes[1:]))
         shown = records[:limit]
         more = len(records) > limit
         return MeasurementRows(records=shown, last_id=shown[-1].id if more else None)
@@ -155,19 +152,6 @@ class MeasurementStore:
         with reaching_the_store():
             found = self._client.smembers(keys.calibrated_gpus(tenant=self._tenant))
         return sorted(text(name) for name in found)
-
-    def _scan(self, index: str, *, after: str | None) -> list[str]:
-        newest = f"({after}" if after else "+"
-        found = self._client.zrevrangebylex(index, newest, "-", start=0, num=_SCAN_IDS)
-        return [text(identifier) for identifier in found]
-
-    def _in_all(self, ids: list[str], indexes: list[str]) -> list[str]:
-        for index in indexes:
-            if not ids:
-                break
-            scores = self._client.zmscore(index, ids)
-            ids = [name for name, score in zip(ids, scores, strict=True) if score is not None]
-        return ids
 
     def _load(self, ids: list[str]) -> list[Measurement]:
         with self._client.pipeline(transaction=False) as pipeline:

@@ -9,10 +9,9 @@ import redis
 from api_schemas.base import Record
 from service.identifiers import earliest_id
 from service.store import keys
-from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.client import binary, is_visible, reaching_the_store
+from service.store.indexes import ids_in_all
 from service.store.scripts import delete_with_indexes
-
-_SCAN_IDS = 500
 
 
 class RecommendationRecord(Record, frozen=True, kw_only=True):
@@ -112,13 +111,10 @@ class RecommendationStore:
                 _filter_indexes(filters, tenant=self._tenant or keys.DEFAULT_TENANT)
             )
             records: list[RecommendationRecord] = []
-            position = after
-            while len(records) <= limit:
-                ids = self._scan(indexes[0], after=position)
-                if not ids:
+            for ids in ids_in_all(self._client, indexes, after=after):
+                records += self._load(ids, index=indexes[0])
+                if len(records) > limit:
                     break
-                position = ids[-1]
-                records += self._load(self._in_all(ids, indexes[1:]), index=indexes[0])
         more = len(records) > limit
         shown = records[:limit]
         return RecordPage(records=shown, last_id=shown[-1].id if more else None)
@@ -141,19 +137,6 @@ class RecommendationStore:
                 pipeline.zcard(index)
             sizes = pipeline.execute()
         return [index for _, index in sorted(zip(sizes, indexes, strict=True))]
-
-    def _scan(self, index: str, *, after: str | None) -> list[str]:
-        newest = f"({after}" if after else "+"
-        found = self._client.zrevrangebylex(index, newest, "-", start=0, num=_SCAN_IDS)
-        return [text(identifier) for identifier in found]
-
-    def _in_all(self, ids: list[str], indexes: list[str]) -> list[str]:
-        for index in indexes:
-            if not ids:
-                break
-            scores = self._client.zmscore(index, ids)
-            ids = [found for found, score in zip(ids, scores, strict=True) if score is not None]
-        return ids
 
     def _load(self, ids: list[str], *, index: str) -> list[RecommendationRecord]:
         with self._client.pipeline(transaction=False) as pipeline:

@@ -69,6 +69,14 @@ def find_gpu(name: str) -> Gpu:
     return match_name(name).gpus[0]
 
 
+def catalogue_name(name: str) -> str:
+    """Return the catalogue's spelling of a part, else the name itself: one record, one name."""
+    try:
+        return find_gpu(name).name
+    except UnknownGpu:
+        return name
+
+
 def all_gpus() -> tuple[Gpu, ...]:
     """Return every part of the catalogue, in its order."""
     return tuple(gpus().values())
