@@ -2,41 +2,18 @@
 # Make .venv-vllm/: what vLLM's own argument parser and config objects need on a machine without a GPU.
 #
 # vLLM comes as its source package, built for the device "empty": no kernels, pure Python.
-# Safe to run again: every finished step leaves a stamp, and the last one ends the script at once.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
+title="vllm parser"
 venv="${SETPOINT_VLLM_VENV:-$root/.venv-vllm}"
 lock="$here/requirements-parser.lock.txt"
 vllm_version="0.33.0"
 torch_version="2.13.0"
-python="$venv/bin/python"
 parser_dir="$venv/vllm-$vllm_version"
-stamps="$venv/stamps"
-key="$({ echo "$vllm_version $torch_version"; cat "$lock"; } | sha256sum | cut -c1-16)"
-
-step() { # step NAME COMMAND...: run once per set of versions
-  local name="$1"
-  shift
-  [[ -e "$stamps/$name.$key" ]] && return 0
-  echo "vllm parser: $name" >&2
-  "$@"
-  touch "$stamps/$name.$key"
-}
-
-pip_install() { # no dependencies: the lock names every package, and no others may come
-  "$python" -m pip install -qq --no-input --disable-pip-version-check \
-    --retries 5 --timeout 60 --no-deps "$@"
-}
-
-make_venv() {
-  [[ -x "$python" ]] || "${SETPOINT_VLLM_PYTHON:-python3}" -m venv "$venv"
-}
-
-install_torch() { # the CPU build where pip finds it, else the ordinary one: the parser runs on both
-  pip_install "torch==$torch_version+cpu" 2>/dev/null || pip_install "torch==$torch_version"
-}
+# shellcheck source=deploy/vllm-cpu/environment.sh
+source "$root/deploy/vllm-cpu/environment.sh"
 
 install_vllm() {
   local scratch
@@ -64,11 +41,6 @@ check_parser() { # one command line that vLLM takes, one that it refuses
   }
 }
 
-mkdir -p "$stamps"
-exec 9>"$venv/lock"
-flock 9 # two runs at once would break the environment
-step venv make_venv
-step torch install_torch
 step requirements pip_install -r "$lock"
 step vllm install_vllm
 step models make_models
