@@ -153,6 +153,15 @@ def _block_override(context: RuleContext) -> Iterator[Remark]:
         )
 
 
+def _negative_pool(context: RuleContext) -> Iterator[Remark]:
+    pool = number(context.given.kv_cache_memory_bytes)
+    if pool is not None and pool < 0:
+        yield Remark(
+            message=f"kv_cache_memory_bytes={pool:g} leaves no cache: vLLM takes it as it is.",
+            suggestion="State the bytes of the cache, or leave it out.",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="MEM001",
@@ -249,6 +258,15 @@ RULES: tuple[Rule, ...] = (
         severity="error",
         source=(thread("issues 21 and 12", repository="syv-ai/qwen38-27b-rtx3090"),),
         check=with_plan(_pool_too_large),
+    ),
+    Rule(
+        id="MEM016",
+        title="A pinned cache size is no less than nothing",
+        help="Zero counts as not stated; anything else is taken as it is.",
+        settings=_POOL,
+        severity="error",
+        source=(vllm("v1/worker/gpu_worker.py: determine_available_memory"),),
+        check=_negative_pool,
     ),
     Rule(
         id="MEM010",

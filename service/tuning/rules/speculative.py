@@ -1,6 +1,7 @@
 """Rules of speculative decoding: what it needs, and where it costs more than it brings."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from api_schemas.workload import ClosedLoop
 from service.tuning.engine.platform import speculative_method, speculative_tokens
@@ -23,11 +24,27 @@ _SMALL_TARGET_BYTES = 4e9
 """Two billion weights in 16 bit."""
 _MANY_REQUESTS = 64
 _NEEDS_MODEL = frozenset({"draft_model", "eagle", "eagle3", "medusa", "mlp_speculator"})
+_METHODS = _NEEDS_MODEL | {"ngram", "ngram_gpu", "mtp", "suffix", "custom_class"}
+_METHODS |= {"dflash", "dspark", "extract_hidden_states"}
+"""Methods of any release, beside those of single model families that end in _mtp."""
 _LAYERS_ASSUMED = frozenset(
     {"longcat_flash", "step3p5", "step3p7", "step5", "step5_vl", "gemma4_assistant"}
     | {"gemma4_unified_assistant", "mimo", "mimo_v2", "mimo_v2_flash"}
 )
 """Model types for which vLLM counts prediction layers where the config names none."""
+
+
+def _unknown_method(context: RuleContext) -> Iterator[Remark]:
+    stated = (context.given.speculative_config or {}).get("method")
+    if stated is None or stated in _METHODS or str(stated).endswith("_mtp"):
+        return
+    near = get_close_matches(str(stated), sorted(_METHODS), n=2)
+    yield Remark(
+        message=f"No release of vLLM speculates by {str(stated)[:40]}.",
+        suggestion=f"Use {' or '.join(near)}."
+        if near
+        else "Use ngram, eagle3, mtp or draft_model.",
+    )
 
 
 def _missing_tokens(context: RuleContext) -> Iterator[Remark]:
@@ -190,6 +207,16 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         source=(vllm("v1/core/sched/scheduler.py"),),
         check=_narrow_budget,
+    ),
+    Rule(
+        id="SPC009",
+        title="The method of speculation is known",
+        help="The name is checked against a list when the engine is configured.",
+        settings=_SETTING,
+        severity="error",
+        since="0.8.2",
+        source=(vllm("config/speculative.py: SpeculativeMethod"),),
+        check=_unknown_method,
     ),
     Rule(
         id="SPC008",

@@ -269,6 +269,7 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         {"kv_cache_memory_bytes": 40 * 2**30},
     ),
     ("MEM010", {"num_gpu_blocks_override": 1000}, {}),
+    ("MEM016", {"kv_cache_memory_bytes": -1}, {"kv_cache_memory_bytes": 0}),
     ("MEM011", {"max_model_len": 200_000}, {"max_model_len": 131_072}),
     ("MEM012", {"max_model_len": "auto", "release": "0.13.0"}, {"max_model_len": "auto"}),
     ("MEM012", {"max_model_len": -1, "release": "0.13.0"}, {"max_model_len": -1}),
@@ -623,6 +624,11 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         "SPC008",
         {"speculative_config": {"method": "draft_model", "num_speculative_tokens": 3}},
         {"speculative_config": {"model": "x/drafter", "num_speculative_tokens": 3}},
+    ),
+    (
+        "SPC009",
+        {"speculative_config": {"method": "eagel3", "num_speculative_tokens": 3}},
+        {"speculative_config": {"method": "glm4_moe_mtp", "num_speculative_tokens": 1}},
     ),
     # releases
     ("VER001", {"swap_space": 4.0}, {"swap_space": 4.0, "release": "0.17.0"}),
