@@ -9,7 +9,8 @@ import msgspec
 import yaml
 
 from api_schemas.problem import Problem
-from service.problems import field_error_of_validation, make_problem
+from service.field_hints import explain_mistake
+from service.problems import make_problem
 
 T = TypeVar("T")
 _MAX_BYTES = 16 * 1024 * 1024
@@ -52,7 +53,7 @@ def decode(content: bytes, kind: type[T], *, source: str = "") -> T:
             return msgspec.convert(yaml.safe_load(content), kind)
         return msgspec.json.decode(content.removeprefix(BOM_UTF8), type=kind)
     except msgspec.ValidationError as error:
-        field = field_error_of_validation(str(error))
+        field = explain_mistake(str(error), kind)
         where = field.pointer or "the document"
         problem = make_problem(
             "invalid-request", f"{where}: {field.message}", errors=(field,), instance=source

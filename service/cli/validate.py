@@ -21,9 +21,11 @@ EXIT_CODES = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE, None: IN
 
 
 @click.command()
-@click.argument("identifier", metavar="ID", required=False)
-@click.option("-f", "--file", "source", metavar="REQUEST", help="Ask for advice first: JSON, YAML.")
-@click.option("--mode", type=MODES, default="quick", show_default=True)
+@click.argument("identifier", metavar="[ID]", required=False)
+@click.option(
+    "-f", "--file", "source", metavar="REQUEST", help="Ask for advice on this first: JSON, YAML."
+)
+@click.option("--mode", type=MODES, default="quick", show_default=True, help="How thoroughly.")
 @click.option(
     "--minutes", type=float, default=_MINUTES, show_default=True, help="Most it may take."
 )
@@ -45,8 +47,11 @@ def validate(
 ) -> None:
     """Start vLLM as recommended, load it as asked, and show what was measured.
 
-    ID is the id of a stored recommendation. With --wait the exit code is 0 for a pass, 1 for a
-    fail, 3 when nothing was proven; 2 is bad input and 4 a service that cannot be reached.
+    ID is the id of a stored recommendation. Modes: boot (does it start, and is the memory as
+    predicted), quick (also one load), knee (raise the load until it gives way), compare (against
+    vLLM's defaults), soak (hold the load for the whole time). With --wait the exit code is 0 for a
+    pass, 1 for a fail, 3 when nothing was proven; 2 is bad input and 4 a service that cannot be
+    reached.
     """
     if (identifier is None) == (source is None):
         raise click.UsageError("give either the ID of a recommendation or a request with -f")
