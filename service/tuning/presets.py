@@ -13,6 +13,8 @@ from api_schemas.explanation import Source
 from api_schemas.slo import LatencyTarget, Slo
 from api_schemas.workload import (
     Arrivals,
+    BatchArrivals,
+    ClosedLoop,
     GammaArrivals,
     LognormalLength,
     PoissonArrivals,
@@ -256,8 +258,7 @@ def _fill_arrivals(
         return msgspec.structs.replace(filled, arrivals=PoissonArrivals(requests_per_s=wanted))
     if given.arrivals is None:
         said.append(
-            f"No arrivals were given: {_describe(preset.arrivals)} as the preset "
-            f"{preset.name} has it."
+            f"No arrivals were given: {_describe(preset.arrivals)}, as in the preset {preset.name}."
         )
         return msgspec.structs.replace(filled, arrivals=preset.arrivals)
     if isinstance(given.arrivals, Users):
@@ -286,13 +287,19 @@ def _rate_of_users(users: Users, preset: PresetFigures, said: list[str]) -> floa
 
 
 def _describe(arrivals: Arrivals) -> str:
-    kind = type(arrivals).__struct_config__.tag
-    figures = ", ".join(
-        f"{name.replace('_', ' ')} {value:g}"
-        for name, value in msgspec.structs.asdict(arrivals).items()
-        if isinstance(value, int | float)
-    )
-    return f"{str(kind).replace('_', ' ')} arrivals ({figures})"
+    match arrivals:
+        case PoissonArrivals():
+            return f"{arrivals.requests_per_s:g} requests/s"
+        case GammaArrivals():
+            return f"{arrivals.requests_per_s:g} requests/s, burstiness {arrivals.burstiness:g}"
+        case ClosedLoop():
+            return f"{arrivals.max_concurrency} requests in flight"
+        case BatchArrivals():
+            return f"{arrivals.num_requests} requests at once"
+        case Users():
+            return f"{arrivals.users} users"
+        case Trace():
+            return f"{len(arrivals.at_s)} recorded requests"
 
 
 def _fill_slo(slo: Slo | None, given: Workload, preset: PresetFigures, said: list[str]) -> Slo:

@@ -10,6 +10,7 @@ from api_schemas.estimate import MemoryBreakdown, Performance
 from api_schemas.explanation import Decision, Finding, Source
 from api_schemas.recommendation import RenderedFile
 from api_schemas.slo import TargetOutcome
+from service.tuning.hardware.spec import Node
 from service.tuning.render.image import why_not_in_a_container
 from service.tuning.render.rendering import Rendering
 from service.tuning.render.signals import watch_list
@@ -46,6 +47,11 @@ def escape(text: str) -> str:
     return _UNSAFE.sub(r"\\\g<0>", line) if _UNSAFE.search(line) else line
 
 
+def _hardware(node: Node) -> str:
+    gpus = f"{node.gpus_per_node} x {node.gpu.name}"
+    return gpus if node.nodes == 1 else f"{node.nodes} machines of {gpus}"
+
+
 def _title(rendering: Rendering) -> str:
     node = rendering.node
     lines = [
@@ -56,7 +62,7 @@ def _title(rendering: Rendering) -> str:
             [
                 ("model", rendering.model_id),
                 ("vLLM", rendering.version.text),
-                ("hardware", f"{node.nodes} x {node.gpus_per_node} x {node.gpu.name}"),
+                ("hardware", _hardware(node)),
                 ("GPUs per server", str(rendering.gpus_per_replica)),
                 ("servers", str(rendering.replicas)),
             ],
