@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from service.cli.documents import decode
+from api_schemas.recommendation import TuningRequest
+from service.cli.documents import Refused, decode
 from service.cli.main import cli, main
 from service.cli.recommend import recommend
 
@@ -57,6 +58,14 @@ def test_a_closed_standard_input_is_refused(arguments: list[str]) -> None:
 def test_a_byte_order_mark_is_no_part_of_the_request() -> None:
     """Requests saved by editors that mark UTF-8 are read like others."""
     assert decode(b"\xef\xbb\xbf[1]", list[int]) == [1]
+
+
+def test_a_mistake_in_a_request_names_what_is_allowed() -> None:
+    """The command line says as much as the service does: the field, and its choices."""
+    body = b'{"model": {"id": "a"}, "hardware": {"gpu": "L4"}, "workload": {"preset": "chatt"}}'
+
+    with pytest.raises(Refused, match=r"/workload/preset: .*allowed: .*chat"):
+        decode(body, TuningRequest)
 
 
 def test_what_does_not_fit_has_a_record_too(request_file: Path) -> None:
