@@ -93,7 +93,15 @@ def mean_tokens(lengths: Lengths) -> float:
 
 def quantile_tokens(lengths: Lengths, fraction: float) -> float:
     """Return the length that this fraction (0 to 1) of the requests does not exceed."""
+    if isinstance(lengths, LognormalLength):
+        return _lognormal_quantile(lengths.mean, lengths.p99, fraction)
     return float(quantiles_tokens(lengths, np.array([fraction]))[0])
+
+
+@lru_cache(maxsize=_KEPT_QUANTILES)
+def _lognormal_quantile(mean: float, p99: float, fraction: float) -> float:
+    lengths = LognormalLength(mean=mean, p99=p99)
+    return float(_lognormal_quantiles(lengths, np.array([fraction]))[0])
 
 
 def max_tokens(lengths: Lengths) -> int:

@@ -1,6 +1,6 @@
 """What a rule is, what it looks at, and how the rules are run together."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -100,19 +100,22 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         is_after = self.until is not None and version.since(self.until)
         return not is_before and not is_after
 
-    def findings(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield what the rule finds; nothing for a release that it does not hold for."""
+    def findings(self, context: RuleContext) -> list[Finding]:
+        """Return what the rule finds; nothing for a release that it does not hold for."""
         if not self.holds_for(context.version):
-            return
-        for remark in self.check(context):
-            yield Finding(
-                rule=self.id,
-                severity=remark.severity or self.severity,
-                message=remark.message,
-                setting=remark.setting or (self.settings[0] if self.settings else None),
-                suggestion=remark.suggestion,
-                source=list(self.source),
-            )
+            return []
+        return [self.finding(remark) for remark in self.check(context)]
+
+    def finding(self, remark: Remark) -> Finding:
+        """Return a remark of this rule's check with what is the rule's to say."""
+        return Finding(
+            rule=self.id,
+            severity=remark.severity or self.severity,
+            message=remark.message,
+            setting=remark.setting or (self.settings[0] if self.settings else None),
+            suggestion=remark.suggestion,
+            source=list(self.source),
+        )
 
 
 def run_rules(rules: Iterable[Rule], context: RuleContext) -> list[Finding]:
