@@ -112,12 +112,12 @@ def unfinished_validations() -> str:
 
 def waiting_runs() -> str:
     """Sorted set of runs that no worker has taken: queue, devices, tenant, id, kind, by text."""
-    return f"{_PREFIX}:runs:waiting"
+    return f"{_PREFIX}:runs:waiting-by-devices"
 
 
 def leasing_runs() -> str:
     """Sorted set of runs that were taken and wait for devices, by the number of their turn."""
-    return f"{_PREFIX}:runs:leasing"
+    return f"{_PREFIX}:runs:leasing-by-devices"
 
 
 def turn_counter() -> str:

@@ -220,6 +220,17 @@ def test_who_is_given_back_is_the_oldest_again(client: redis.Redis) -> None:
     assert _take_all(client) == ["v1", "v2", "v3"]
 
 
+def test_what_an_earlier_release_queued_waits_again(client: redis.Redis) -> None:
+    """It has no entry among the waiting and no size: it is queued anew, as a run on one device."""
+    _add(client, "v1", tenant="a")
+    client.delete(keys.waiting_runs())
+    client.hdel(keys.validation("v1"), "devices")
+
+    assert heal(client, _store(client), now=_NOW) == ["v1"]
+
+    assert _take(client) == WaitingRun(queue=_QUEUE, tenant="a", identifier="v1", turn=1)
+
+
 @pytest.mark.parametrize("to", ["cancelled", "failed", "timed_out"])
 def test_what_has_ended_no_longer_waits(client: redis.Redis, to: str) -> None:
     """A run that ends in the queue is never taken."""
