@@ -33,6 +33,8 @@ DEFAULT_MAX_PREEMPTIONS_PER_REQUEST = 0.01
 """One request in a hundred: the contract's default for `max_preemptions_per_request`."""
 _FALLBACK: Preset = "chat"
 _MOST_REQUESTS_PER_S = 1e6
+_GROUPED_FROM = 1000.0
+"""Rates from here on are written in full: a power of ten is hard to read."""
 
 
 class UserHabits(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,9 +281,11 @@ def _rate_of_users(users: Users, preset: PresetFigures, said: list[str]) -> floa
         users.requests_per_active_user_per_min, preset.users.requests_per_active_user_per_min
     )
     peak = _or(users.peak_factor, preset.users.peak_factor)
+    people = "1 user" if users.users == 1 else f"{users.users:,} users"
+    shown = f"{rate:,.0f}" if rate >= _GROUPED_FROM else f"{rate:.3g}"
     said.append(
-        f"{users.users} users x {active:g} active x {per_min:g} requests per active user and "
-        f"minute / 60 x peak {peak:g} = {rate:.3g} requests/s at the peak."
+        f"{people} x {active:g} active x {per_min:g} requests per active user and "
+        f"minute / 60 x peak {peak:g} = {shown} requests/s at the peak."
     )
     return rate
 

@@ -84,9 +84,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def capacity_requests_per_s(self) -> float | None:
         """Most requests per second of all copies within the limits; None for closed loops."""
-        if self.capacity_factor is None:
+        factor = self.capacity_factor
+        if factor is None:
             return None
-        return self.requests_per_s * self.capacity_factor
+        if self.method == "simulation" and self.meets:
+            # The closed form may be wrong about a load that the simulation sees carried.
+            factor = max(1.0, factor)
+        return self.requests_per_s * factor
 
 
 def try_out(

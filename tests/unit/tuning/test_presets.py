@@ -159,3 +159,13 @@ def test_filling_twice_changes_nothing() -> None:
 
     assert msgspec.structs.asdict(twice.workload) == msgspec.structs.asdict(once.workload)
     assert twice.slo == once.slo
+
+
+def test_rates_of_many_users_are_written_in_full() -> None:
+    """An assumption is a sentence for people: no powers of ten."""
+    load = Workload(preset="chat", arrivals=Users(users=1_000_000))
+
+    (said,) = [one for one in fill_workload(load, None).assumptions if "users x" in one]
+
+    assert said.startswith("1,000,000 users")
+    assert "e+" not in said

@@ -12,6 +12,7 @@ from api_schemas.workload import (
     BatchArrivals,
     ClosedLoop,
     GammaArrivals,
+    LognormalLength,
     PoissonArrivals,
     Workload,
 )
@@ -182,4 +183,23 @@ def test_bursts_that_break_the_limits_relax_them() -> None:
 
     assert advice.nearest is not None
     assert "relax ttft p95" in advice.nearest.change
+    assert followed(request, advice.nearest).feasible
+
+
+def test_an_offer_never_says_that_it_carries_less_than_it_offers() -> None:
+    """What the simulation sees carried is the least that the sentence speaks of."""
+    limits = [
+        LatencyTarget(metric="ttft", percentile=99, limit_ms=86.9),
+        LatencyTarget(metric="e2el", percentile=99, limit_ms=64.3),
+    ]
+    load = Workload(
+        prompt_tokens=8000,
+        output_tokens=LognormalLength(mean=1119, p99=8340),
+        arrivals=PoissonArrivals(requests_per_s=1.2),
+    )
+    request = asked("Qwen/Qwen3-8B", "L40S", workload=load, slo=Slo(targets=limits))
+    advice = recommend(request)
+
+    assert advice.nearest is not None
+    assert "e-0" not in advice.nearest.detail
     assert followed(request, advice.nearest).feasible
