@@ -169,9 +169,18 @@ def _old_release(context: RuleContext) -> Iterator[Remark]:
 
 
 def _architecture(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
-    for entry in read_rules_data("architectures")["architectures"]:
-        if entry["name"] == spec.architecture and not context.version.since(entry["since"]):
-            yield _unlisted(entry, context.version)
+    data, version = read_rules_data("architectures"), context.version
+    for entry in data["architectures"]:
+        if entry["name"] == spec.architecture and not version.since(entry["since"]):
+            yield _unlisted(entry, version)
+    for entry in data["removed"]:
+        last = EngineVersion.of(entry["last"]).release[:2]
+        if entry["name"] == spec.architecture and version.release[:2] > last:
+            yield Remark(
+                message=f"vLLM {version.text} refuses {entry['name']}: its code was removed after"
+                f" {entry['last']}.",
+                suggestion=f"Use vLLM {entry['last']}, the last release with it.",
+            )
 
 
 def _unlisted(entry: Mapping[str, Json], version: EngineVersion) -> Remark:
@@ -264,7 +273,8 @@ RULES: tuple[Rule, ...] = (
         id="VER008",
         title="The release knows the model's architecture",
         help="A model is served by code of its own, which came with some release. Older ones stop"
-        " with architectures not supported, or fall back to slow code of another library.",
+        " with architectures not supported, or fall back to slow code of another library. Code that"
+        " few used was removed again.",
         settings=("model",),
         severity="error",
         source=(

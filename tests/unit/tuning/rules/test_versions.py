@@ -28,9 +28,24 @@ def test_only_a_release_that_was_read_is_said_to_refuse(
     assert found.severity == severity
 
 
+@pytest.mark.parametrize(("release", "is_refused"), [("0.23.0", False), ("0.24.0", True)])
+def test_a_removed_architecture_is_refused_after_its_last_release(
+    release: str, *, is_refused: bool
+) -> None:
+    """Baichuan's code left vLLM after 0.23.0, which is what to use."""
+    context = situation(model="baichuan-inc/Baichuan2-7B-Chat", release=release, planned=False)
+
+    found = findings(context, "VER008")
+
+    assert [finding.severity for finding in found] == ["error"] * is_refused
+    assert all("0.23.0" in (finding.suggestion or "") for finding in found)
+
+
 def test_every_listed_architecture_is_one_that_can_be_read() -> None:
     """An entry for a name that no config reader knows could never be used."""
-    assert {entry["name"] for entry in _ENTRIES} <= set(FAMILIES)
+    removed = read_rules_data("architectures")["removed"]
+
+    assert {entry["name"] for entry in (*_ENTRIES, *removed)} <= set(FAMILIES)
 
 
 def test_an_architecture_comes_after_the_last_release_without_it() -> None:
