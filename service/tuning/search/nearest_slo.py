@@ -76,7 +76,9 @@ def nearest_within_limits(problem: Problem, hardware: Hardware, trial: Trial) ->
     copies is another question, asked with the relaxed ones.
     """
     if _misses_only_floors(trial):
-        return _at_this_load(problem, trial)
+        # A floor without a stated load is the load: a lower one must not lower that as well.
+        kept = problem.filled.workload if trial.is_open_loop else None
+        return msgspec.structs.replace(_at_this_load(problem, trial), workload=kept)
     if not trial.is_open_loop:
         return _spread_clients(problem, hardware, trial) or _at_this_load(problem, trial)
     factor = carried_factor(problem, trial)
