@@ -62,6 +62,16 @@ class SampleLengths(Value, frozen=True, kw_only=True, tag_field="kind", tag="sam
     tokens: TokenSamples
 
 
+RunRequests = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=10_000_000,
+        description="Requests of a run that ends. Absent means a service that goes on: throughput "
+        "and requests in flight are those of its steady part, without a beginning and an end.",
+    ),
+]
+
 LengthDistribution = FixedLength | UniformLength | LognormalLength | HistogramLength | SampleLengths
 Lengths = TokenCount | LengthDistribution
 
@@ -70,6 +80,7 @@ class PoissonArrivals(Value, frozen=True, kw_only=True, tag_field="kind", tag="p
     """Independent arrivals at a mean rate."""
 
     requests_per_s: Rate
+    num_requests: RunRequests | None = None
 
 
 class GammaArrivals(Value, frozen=True, kw_only=True, tag_field="kind", tag="gamma"):
@@ -77,6 +88,7 @@ class GammaArrivals(Value, frozen=True, kw_only=True, tag_field="kind", tag="gam
 
     requests_per_s: Rate
     burstiness: Annotated[float, Meta(ge=0.01, le=1000)]
+    num_requests: RunRequests | None = None
 
 
 class ClosedLoop(Value, frozen=True, kw_only=True, tag_field="kind", tag="closed_loop"):

@@ -10,7 +10,14 @@ import msgspec
 from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Estimate
 from api_schemas.validation import Comparison, Knee, Startup
-from api_schemas.workload import Arrivals, BatchArrivals, ClosedLoop, Trace
+from api_schemas.workload import (
+    Arrivals,
+    BatchArrivals,
+    ClosedLoop,
+    GammaArrivals,
+    PoissonArrivals,
+    Trace,
+)
 from workers.points import Measurement
 from workers.run import Failed, Run
 from workers.session import Session, started
@@ -154,8 +161,8 @@ class Experiment:
             needed = max(needed, _WAVES * arrivals.max_concurrency)
         if rate is not None:
             needed = max(needed, math.ceil(rate * _SHORTEST_LOAD_S))
-        if isinstance(arrivals, ClosedLoop) and arrivals.num_requests is not None:
-            needed = arrivals.num_requests
+        if isinstance(arrivals, ClosedLoop | PoissonArrivals | GammaArrivals):
+            needed = arrivals.num_requests or needed
         if rate is None:
             return needed
         possible = max(int(rate * _USABLE_SHARE * (seconds - CLIENT_START_S)), _FEWEST_REQUESTS)

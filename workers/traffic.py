@@ -56,17 +56,16 @@ def share_of(arrivals: Arrivals | None, *, replicas: int) -> Arrivals:
         ValueError: The load is not stated, or in people instead of requests.
     """
     match arrivals:
-        case PoissonArrivals():
-            return PoissonArrivals(requests_per_s=arrivals.requests_per_s / replicas)
-        case GammaArrivals():
+        case PoissonArrivals() | GammaArrivals():
             return msgspec.structs.replace(
-                arrivals, requests_per_s=arrivals.requests_per_s / replicas
+                arrivals,
+                requests_per_s=arrivals.requests_per_s / replicas,
+                num_requests=_part(arrivals.num_requests, replicas),
             )
         case ClosedLoop():
-            whole = arrivals.num_requests
             return ClosedLoop(
                 max_concurrency=math.ceil(arrivals.max_concurrency / replicas),
-                num_requests=None if whole is None else math.ceil(whole / replicas),
+                num_requests=_part(arrivals.num_requests, replicas),
             )
         case BatchArrivals():
             return BatchArrivals(num_requests=math.ceil(arrivals.num_requests / replicas))
@@ -78,6 +77,10 @@ def share_of(arrivals: Arrivals | None, *, replicas: int) -> Arrivals:
             )
         case Users() | None:
             raise ValueError("the workload states no arrivals that can be played")
+
+
+def _part(requests: int | None, replicas: int) -> int | None:
+    return None if requests is None else math.ceil(requests / replicas)
 
 
 def make_load(

@@ -35,9 +35,8 @@ from service.tuning.simulation.limits import SchedulerLimits, scheduler_limits
 from service.tuning.simulation.metrics import (
     RequestLatencies,
     Summary,
-    output_tokens,
+    flow_of,
     request_latencies,
-    run_seconds,
     summarize,
     summarize_gaps,
 )
@@ -317,10 +316,10 @@ def _summary(prepared: Prediction, *, run: Run, slo: Slo | None, workload: Workl
     latencies = request_latencies(run)
     weights = run.traffic.weights
     ttft, tpot = summarize(latencies.ttft, weights), summarize(latencies.tpot, weights)
-    seconds = run_seconds(run)
-    requests = _requests(run)
-    rate = prepared.replicas * requests / seconds
-    output_rate = prepared.replicas * output_tokens(run) / seconds
+    is_saturated = _is_saturated(prepared, run=run, workload=workload)
+    flow = flow_of(run, is_saturated=is_saturated)
+    rate = prepared.replicas * flow.requests_per_s
+    output_rate = prepared.replicas * flow.output_tokens_per_s
     prompt_rate = rate * float((run.traffic.prompts * weights).sum())
     regime = regime_of(prepared, workload=workload, run=run)
     gaps = summarize_gaps(run, tokens_per_step=prepared.work.tokens_per_step)
@@ -335,10 +334,10 @@ def _summary(prepared: Prediction, *, run: Run, slo: Slo | None, workload: Workl
         total_tokens_per_s=output_rate + prompt_rate,
         goodput_requests_per_s=rate * _share_within(latencies, slo=slo, weights=weights),
         preemptions_per_request=run.preemptions / len(run.traffic.prompts),
-        kv_cache_usage=min(run.mean_used_blocks / prepared.limits.num_blocks, 1.0),
-        running_requests=run.mean_running * prepared.replicas,
-        waiting_requests=run.mean_waiting * prepared.replicas,
-        saturated=_is_saturated(prepared, run=run, workload=workload),
+        kv_cache_usage=min(flow.used_blocks / prepared.limits.num_blocks, 1.0),
+        running_requests=flow.running * prepared.replicas,
+        waiting_requests=flow.waiting * prepared.replicas,
+        saturated=is_saturated,
         band=performance_band(
             Predicted(
                 ttft=ttft,
@@ -376,12 +375,6 @@ def _demand(wanted: float, *, load: LoadShape, limits: SchedulerLimits) -> float
     unlimited = msgspec.structs.replace(limits, max_num_seqs=1 << 40)
     of_cache = wanted / max(runnable(load, unlimited), 1e-9)
     return max(of_cache, wanted / places) if wanted > places else of_cache
-
-
-def _requests(run: Run) -> float:
-    """Return the requests that the run stands for."""
-    traffic = run.traffic
-    return max(traffic.waves * traffic.concurrency, float(len(traffic.prompts)))
 
 
 def _is_saturated(prepared: Prediction, *, run: Run, workload: Workload) -> bool:

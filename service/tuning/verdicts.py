@@ -46,10 +46,6 @@ def _statistic_name(target: LatencyTarget) -> str:
     return "mean" if target.percentile == "mean" else f"p{target.percentile}"
 
 
-_RUN_DOWN = 0.1
-"""A finite run ends with its last answers, so what is served in full measures up to this less."""
-
-
 def _floors(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:
     floors = {
         "requests_per_s": slo.min_requests_per_s,
@@ -59,14 +55,13 @@ def _floors(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:
         if limit is None:
             continue
         predicted: float = getattr(performance, metric)
-        least = limit if performance.saturated else limit * (1 - _RUN_DOWN)
         low, high = _band(performance, metric)
         yield TargetOutcome(
             target={"metric": metric, "limit": limit},
             predicted_ms=None,
             predicted=round(predicted, 4),
-            margin=round((predicted - least) / limit, 4),
-            verdict=_flipped(_verdict(low, high, limit=least)),
+            margin=round((predicted - limit) / limit, 4),
+            verdict=_flipped(_verdict(low, high, limit=limit)),
         )
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from api_schemas.measurement import Measurement, Statistics
-from api_schemas.workload import ClosedLoop
+from api_schemas.workload import ClosedLoop, GammaArrivals, PoissonArrivals
 from service.tuning.accepted_load import accepted_workload
 from service.tuning.calibrations.fit import MeasuredPoint
 from service.tuning.calibrations.key import ConfigurationKey, configuration_key
@@ -12,7 +12,12 @@ from service.tuning.errors import InvalidRequest
 from service.tuning.latency.coefficients import Coefficients
 from service.tuning.lengths import mean_tokens
 from service.tuning.performance import Prediction, prepare
-from service.tuning.simulation.traffic import WAVES, Traffic, draw_traffic
+from service.tuning.simulation.traffic import (
+    OPEN_LOOP_REQUESTS,
+    WAVES,
+    Traffic,
+    draw_traffic,
+)
 from service.tuning.situation import ModelResolver, Situation, look_up
 
 _MOST_WAVES = 30.0
@@ -124,11 +129,14 @@ def _output_rate(measurement: Measurement) -> float | None:
 
 
 def _traffic(measurement: Measurement, prediction: Prediction) -> Traffic:
-    arrivals = measurement.workload.arrivals
-    waves, completed = WAVES, measurement.observed.completed
+    workload, completed = measurement.workload, measurement.observed.completed
+    arrivals, waves = workload.arrivals, WAVES
     if isinstance(arrivals, ClosedLoop) and completed is not None:
         waves = min(max(completed / arrivals.max_concurrency, 1.0), _MOST_WAVES)
-    return draw_traffic(measurement.workload, replicas=prediction.replicas, waves=waves)
+    if isinstance(arrivals, PoissonArrivals | GammaArrivals) and arrivals.num_requests is None:
+        arrivals = msgspec.structs.replace(arrivals, num_requests=completed or OPEN_LOOP_REQUESTS)
+        workload = msgspec.structs.replace(workload, arrivals=arrivals)
+    return draw_traffic(workload, replicas=prediction.replicas, waves=waves)
 
 
 def _with_pool(prediction: Prediction, share: float) -> Prediction:

@@ -66,21 +66,24 @@ def _part(total: float | None, copies: float) -> float | None:
 
 
 def _smaller_loop(arrivals: ClosedLoop, copies: int) -> ClosedLoop:
-    whole = arrivals.num_requests
     return ClosedLoop(
         max_concurrency=math.ceil(arrivals.max_concurrency / copies),
-        num_requests=None if whole is None else math.ceil(whole / copies),
+        num_requests=_requests_of_one(arrivals.num_requests, copies),
     )
+
+
+def _requests_of_one(whole: int | None, copies: int) -> int | None:
+    return None if whole is None else math.ceil(whole / copies)
 
 
 def _divided(arrivals: Arrivals, copies: int) -> Arrivals:
     match arrivals:
-        case PoissonArrivals():
-            return PoissonArrivals(requests_per_s=arrivals.requests_per_s / copies)
-        case GammaArrivals():
+        case PoissonArrivals() | GammaArrivals():
             # A balancer that deals requests out in turn makes each share less bursty, never more.
-            return GammaArrivals(
-                requests_per_s=arrivals.requests_per_s / copies, burstiness=arrivals.burstiness
+            return msgspec.structs.replace(
+                arrivals,
+                requests_per_s=arrivals.requests_per_s / copies,
+                num_requests=_requests_of_one(arrivals.num_requests, copies),
             )
         case ClosedLoop():
             return _smaller_loop(arrivals, copies)

@@ -1,6 +1,12 @@
 """How much work a simulated run would be, known before it starts."""
 
-from api_schemas.workload import BatchArrivals, Trace, Workload
+from api_schemas.workload import (
+    BatchArrivals,
+    GammaArrivals,
+    PoissonArrivals,
+    Trace,
+    Workload,
+)
 from service.tuning.lengths import mean_tokens
 from service.tuning.simulation.traffic import MAX_REQUESTS, OPEN_LOOP_REQUESTS
 
@@ -26,6 +32,6 @@ def prompt_steps(workload: Workload, *, chunk_tokens: int) -> float:
     if prompts is None:
         return 0.0
     requests = OPEN_LOOP_REQUESTS
-    if isinstance(arrivals, BatchArrivals):
-        requests = min(arrivals.num_requests, MAX_REQUESTS)
+    if isinstance(arrivals, BatchArrivals | PoissonArrivals | GammaArrivals):
+        requests = min(arrivals.num_requests or requests, MAX_REQUESTS)
     return requests * mean_tokens(prompts) / chunk_tokens

@@ -1,8 +1,9 @@
 """Means, percentiles and rates of a simulated run, by vLLM's own definitions.
 
 TTFT from sending to the first token; TPOT (end - first token) / (output tokens - 1) of a request;
-ITL every gap between two tokens; E2EL from sending to the end. Output throughput is all tokens
-over the whole run, its ramp and tail included, as `vllm bench serve` prints it.
+ITL every gap between two tokens; E2EL from sending to the end. Output throughput of a run that
+ends is all tokens over the whole of it, ramp and tail included, as `vllm bench serve` prints it;
+of a service that goes on it is that of the steady part.
 """
 
 import msgspec
@@ -24,6 +25,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     p90: float
     p95: float
     p99: float
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one engine does on average while it is in use."""
+
+    requests_per_s: float
+    output_tokens_per_s: float
+    running: float
+    waiting: float
+    used_blocks: float
 
 
 class RequestLatencies(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +109,56 @@ def summarize_gaps(run: Run, *, tokens_per_step: float) -> Summary:
         p95=float(points[2]),
         p99=float(points[3]),
     )
+
+
+def flow_of(run: Run, *, is_saturated: bool) -> Flow:
+    """Return the throughput of a run and what is in flight; of endless loads, of the steady part.
+
+    An engine that keeps up with an endless load serves what is offered.
+    """
+    traffic = run.traffic
+    if traffic.is_endless:
+        return _steady_flow(run, is_saturated=is_saturated)
+    seconds = run_seconds(run)
+    requests = max(traffic.waves * traffic.concurrency, float(len(traffic.prompts)))
+    return Flow(
+        requests_per_s=requests / seconds,
+        output_tokens_per_s=output_tokens(run) / seconds,
+        running=run.mean_running,
+        waiting=run.mean_waiting,
+        used_blocks=run.mean_used_blocks,
+    )
+
+
+def _steady_flow(run: Run, *, is_saturated: bool) -> Flow:
+    """Return the flow of the second half of the arrivals, or by Little's law when all is served."""
+    sent, scheduled, first, end = (run.times[:, column] for column in (0, 2, 3, 4))
+    mean_outputs = float(run.traffic.outputs.mean())
+    rate = run.traffic.offered_requests_per_s or 0.0
+    if is_saturated and len(sent) > 1:
+        window = (float(sent[-1]) / 2, float(sent[-1]))
+        seconds = window[1] - window[0]
+        share = _overlap(first, end, window) / np.maximum(end - first, 1e-9)
+        tokens = float((run.traffic.outputs * share).sum()) / seconds
+        rate = min(tokens / mean_outputs, rate)
+        running = float(_overlap(scheduled, end, window).sum()) / seconds
+        waiting = float(_overlap(sent, scheduled, window).sum()) / seconds
+    else:
+        running = rate * float((end - scheduled).mean())
+        waiting = rate * float((scheduled - sent).mean())
+    return Flow(
+        requests_per_s=rate,
+        output_tokens_per_s=rate * mean_outputs,
+        running=running,
+        waiting=waiting,
+        used_blocks=run.mean_used_blocks * running / max(run.mean_running, 1e-9),
+    )
+
+
+def _overlap(start: Floats, end: Floats, window: tuple[float, float]) -> Floats:
+    """Return how much of each span lies in the window, seconds."""
+    inside = np.minimum(end, window[1]) - np.maximum(start, window[0])
+    return np.asarray(np.maximum(inside, 0.0))
 
 
 def run_seconds(run: Run) -> float:

@@ -72,6 +72,8 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     """Requests per client that the run stands for (closed loop), else 0."""
     offered_requests_per_s: float | None
     """Rate of an open loop."""
+    is_endless: bool = False
+    """Whether the run stands for a service that goes on, of which only the steady part counts."""
 
 
 def draw_traffic(
@@ -185,8 +187,10 @@ def _open_loop(
 ) -> Traffic:
     rate = arrivals.requests_per_s / replicas
     shape = arrivals.burstiness if isinstance(arrivals, GammaArrivals) else 1.0
-    number = OPEN_LOOP_REQUESTS
-    content = msgspec.msgpack.encode((prompts, outputs, shape, seed))
+    stated = arrivals.num_requests
+    number = OPEN_LOOP_REQUESTS if stated is None else math.ceil(stated / replicas)
+    number = min(number, MAX_REQUESTS)
+    content = msgspec.msgpack.encode((prompts, outputs, shape, seed, number))
     draw = _drawn if len(content) <= _LARGEST_KEPT_BYTES else _drawn.__wrapped__
     drawn = draw(content)
     gaps = drawn.gaps * (1.0 / (shape * rate))
@@ -199,6 +203,7 @@ def _open_loop(
         weights=np.full(number, 1.0 / number),
         waves=0.0,
         offered_requests_per_s=rate,
+        is_endless=stated is None,
     )
 
 
@@ -213,14 +218,14 @@ class _Draws(msgspec.Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=_KEPT)
 def _drawn(content: bytes) -> _Draws:
     """Return the draws of an open loop; a search asks for the same ones at many rates."""
-    prompts, outputs, shape, seed = msgspec.msgpack.decode(
-        content, type=tuple[Lengths, Lengths, float, int]
+    prompts, outputs, shape, seed, number = msgspec.msgpack.decode(
+        content, type=tuple[Lengths, Lengths, float, int, int]
     )
     generator = np.random.default_rng(seed)
     return _Draws(
-        gaps=generator.standard_gamma(shape, OPEN_LOOP_REQUESTS),
-        prompts=sample_tokens(prompts, OPEN_LOOP_REQUESTS, generator),
-        outputs=sample_tokens(outputs, OPEN_LOOP_REQUESTS, generator),
+        gaps=generator.standard_gamma(shape, number),
+        prompts=sample_tokens(prompts, number, generator),
+        outputs=sample_tokens(outputs, number, generator),
     )
 
 
