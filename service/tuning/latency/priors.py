@@ -64,6 +64,8 @@ _PRIORS = {
     "launch": Prior(0.4e-3, 0.5),
     "launch.eager": Prior(2.5, 0.4),
     "launch.experts": Prior(0.5, 0.5),
+    # batches in a pipeline are unequal, and a stage waits for the one before it
+    "pipeline": Prior(1.25, 0.15),
     "front_end": Prior(27e-3, 0.4),
     "front_end_token": Prior(3.8e-6, 0.4),
     "burst": Prior(5e-3, 0.1),

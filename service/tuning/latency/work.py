@@ -145,7 +145,14 @@ class _Place:
         )
 
     def terms(self, *, draft_layers: float) -> Iterator[Term]:
-        """Yield every term of one stage."""
+        """Yield every term of one stage, with what stages lose to waiting for each other."""
+        for term in self._stage_terms(draft_layers=draft_layers):
+            if self.pipeline > 1:
+                yield msgspec.structs.replace(term, factors=(*term.factors, "pipeline"))
+            else:
+                yield term
+
+    def _stage_terms(self, *, draft_layers: float) -> Iterator[Term]:
         for operator in self.matrices.operators:
             yield from self._matrix(operator)
         for group in self.spec.layers:
