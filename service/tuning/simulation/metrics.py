@@ -131,21 +131,22 @@ def flow_of(run: Run, *, is_saturated: bool) -> Flow:
 
 
 def _steady_flow(run: Run, *, is_saturated: bool) -> Flow:
-    """Return the flow of the second half of the arrivals, or by Little's law when all is served."""
+    """Return what goes on while requests come, or while they queue where they come too fast."""
     sent, scheduled, first, end = (run.times[:, column] for column in (0, 2, 3, 4))
     mean_outputs = float(run.traffic.outputs.mean())
     rate = run.traffic.offered_requests_per_s or 0.0
-    if is_saturated and len(sent) > 1:
-        window = (float(sent[-1]) / 2, float(sent[-1]))
+    running = rate * float((end - scheduled).mean())
+    waiting = rate * float((scheduled - sent).mean())
+    if is_saturated:
+        last = float(scheduled.max())
+        window = (last / 2, last) if last > 0 else (0.0, run.duration_s)
         seconds = window[1] - window[0]
         share = _overlap(first, end, window) / np.maximum(end - first, 1e-9)
         tokens = float((run.traffic.outputs * share).sum()) / seconds
+        tokens = tokens or output_tokens(run) / run.duration_s
         rate = min(tokens / mean_outputs, rate)
         running = float(_overlap(scheduled, end, window).sum()) / seconds
         waiting = float(_overlap(sent, scheduled, window).sum()) / seconds
-    else:
-        running = rate * float((end - scheduled).mean())
-        waiting = rate * float((scheduled - sent).mean())
     return Flow(
         requests_per_s=rate,
         output_tokens_per_s=rate * mean_outputs,
