@@ -396,6 +396,7 @@ export interface components {
             burstiness: number;
             /** @enum {string} */
             kind: "gamma";
+            num_requests?: number | null;
             requests_per_s: number;
         };
         /** GpuDescription */
@@ -752,6 +753,7 @@ export interface components {
         PoissonArrivals: {
             /** @enum {string} */
             kind: "poisson";
+            num_requests?: number | null;
             requests_per_s: number;
         };
         /** Policy */
