@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 NOISE = {"tpot": 0.05, "ttft": 0.15, "output_tokens_per_s": 0.05}
 """Error that a figure may have without meaning anything, relative."""
 _ROUNDS = 8
-_SCHEDULES = 2
+_SCHEDULES = 3
 _LONGEST_STEP = 0.5
 _SETTLED = 1e-3
 

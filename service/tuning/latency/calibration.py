@@ -22,8 +22,12 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def narrowed(self, metric: str, factors: tuple[float, float]) -> tuple[float, float]:
-        """Return the band of this metric after calibration, never wider than before."""
+        """Return the band of this metric after calibration, never wider than before.
+
+        It lies evenly around the prediction: what leaned to one side before was corrected.
+        """
         width = self.log_widths.get(metric)
         if width is None:
             return factors
-        return max(factors[0], -width), min(factors[1], width)
+        half = min(width, (factors[1] - factors[0]) / 2)
+        return -half, half

@@ -116,7 +116,7 @@ def test_a_schedule_adds_up_to_what_was_simulated(clients: int) -> None:
     [
         {"read": 1.2},
         {"front_end": 1.8},
-        {"layer": 1.3, "step": 1.3},
+        {"layer": 2.0, "step": 2.0},
         {"read": 0.9, "compute": 1.3, "context": 1.2},
     ],
 )
