@@ -8,18 +8,15 @@ import numpy as np
 
 from api_schemas.workload import (
     Arrivals,
-    BatchArrivals,
-    ClosedLoop,
     FixedLength,
-    GammaArrivals,
     Lengths,
-    PoissonArrivals,
     Trace,
     UniformLength,
     Users,
     Workload,
 )
 from service.tuning.lengths import mean_tokens, sample_tokens
+from service.tuning.search.share import arrivals_of_one
 
 _CHUNK_TOKENS = 512
 """Tokens that one id of the dataset file stands for, when no prefix is shared."""
@@ -55,32 +52,9 @@ def share_of(arrivals: Arrivals | None, *, replicas: int) -> Arrivals:
     Raises:
         ValueError: The load is not stated, or in people instead of requests.
     """
-    match arrivals:
-        case PoissonArrivals() | GammaArrivals():
-            return msgspec.structs.replace(
-                arrivals,
-                requests_per_s=arrivals.requests_per_s / replicas,
-                num_requests=_part(arrivals.num_requests, replicas),
-            )
-        case ClosedLoop():
-            return ClosedLoop(
-                max_concurrency=math.ceil(arrivals.max_concurrency / replicas),
-                num_requests=_part(arrivals.num_requests, replicas),
-            )
-        case BatchArrivals():
-            return BatchArrivals(num_requests=math.ceil(arrivals.num_requests / replicas))
-        case Trace():
-            return Trace(
-                at_s=arrivals.at_s[::replicas],
-                prompt_tokens=arrivals.prompt_tokens[::replicas],
-                output_tokens=arrivals.output_tokens[::replicas],
-            )
-        case Users() | None:
-            raise ValueError("the workload states no arrivals that can be played")
-
-
-def _part(requests: int | None, replicas: int) -> int | None:
-    return None if requests is None else math.ceil(requests / replicas)
+    if arrivals is None or isinstance(arrivals, Users):
+        raise ValueError("the workload states no arrivals that can be played")
+    return arrivals_of_one(arrivals, copies=replicas)
 
 
 def make_load(

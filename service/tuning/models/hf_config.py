@@ -64,6 +64,7 @@ def read_config(
     vision, vision_stated = _vision(top, architecture, hidden_size=width)
     quantization = read_quantization(top, text)
     mtp_layers = _mtp_layers(text, family)
+    is_stated = text_stated and vision_stated and reach.is_stated
     return ModelSpec(
         id=model_id,
         architecture=architecture,
@@ -91,10 +92,7 @@ def read_config(
         ssm_state_bytes=_state_bytes(text),
         supports_pp=family.supports_pp,
         is_multimodal=vision is not None,
-        layout_confidence=_confidence(
-            quantization,
-            is_stated=text_stated and vision_stated and reach.is_stated,
-        ),
+        layout_confidence=_confidence(quantization, is_stated=is_stated),
         weights_bytes=weights_bytes,
     )
 

@@ -20,7 +20,9 @@ def share_of(workload: Workload, *, copies: int) -> Workload:
     """Return the load that one of `copies` equal copies sees behind a balancer."""
     if copies == 1 or workload.arrivals is None:
         return workload
-    return msgspec.structs.replace(workload, arrivals=_divided(workload.arrivals, copies))
+    return msgspec.structs.replace(
+        workload, arrivals=arrivals_of_one(workload.arrivals, copies=copies)
+    )
 
 
 def loaded_copies(workload: Workload, *, copies: int) -> float:
@@ -65,18 +67,8 @@ def _part(total: float | None, copies: float) -> float | None:
     return None if total is None else total / copies
 
 
-def _smaller_loop(arrivals: ClosedLoop, copies: int) -> ClosedLoop:
-    return ClosedLoop(
-        max_concurrency=math.ceil(arrivals.max_concurrency / copies),
-        num_requests=_requests_of_one(arrivals.num_requests, copies),
-    )
-
-
-def _requests_of_one(whole: int | None, copies: int) -> int | None:
-    return None if whole is None else math.ceil(whole / copies)
-
-
-def _divided(arrivals: Arrivals, copies: int) -> Arrivals:
+def arrivals_of_one(arrivals: Arrivals, *, copies: int) -> Arrivals:
+    """Return what one of `copies` equal copies is offered; people are not divided."""
     match arrivals:
         case PoissonArrivals() | GammaArrivals():
             # A balancer that deals requests out in turn makes each share less bursty, never more.
@@ -86,7 +78,10 @@ def _divided(arrivals: Arrivals, copies: int) -> Arrivals:
                 num_requests=_requests_of_one(arrivals.num_requests, copies),
             )
         case ClosedLoop():
-            return _smaller_loop(arrivals, copies)
+            return ClosedLoop(
+                max_concurrency=math.ceil(arrivals.max_concurrency / copies),
+                num_requests=_requests_of_one(arrivals.num_requests, copies),
+            )
         case BatchArrivals():
             return BatchArrivals(num_requests=math.ceil(arrivals.num_requests / copies))
         case Trace():
@@ -97,3 +92,7 @@ def _divided(arrivals: Arrivals, copies: int) -> Arrivals:
             )
         case _:
             return arrivals
+
+
+def _requests_of_one(whole: int | None, copies: int) -> int | None:
+    return None if whole is None else math.ceil(whole / copies)
