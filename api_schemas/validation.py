@@ -97,7 +97,9 @@ class Startup(StartupFigures, frozen=True, kw_only=True):
 class LoadPoint(Record, frozen=True, kw_only=True):
     """One load that was offered, and what the server did with it.
 
-    `error_percent` is how far the prediction is off, relative to the measurement.
+    `predicted` is for this very run, of one replica: its requests, when the client sent them (in an
+    open loop), its beginning and its end. `error_percent` is how far that is off, relative to the
+    measurement.
     """
 
     label: str

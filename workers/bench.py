@@ -15,9 +15,13 @@ import msgspec
 from api_schemas.estimate import Percentiles
 from api_schemas.slo import Slo
 from api_schemas.workload import BatchArrivals, ClosedLoop, GammaArrivals, PoissonArrivals, Trace
+from service.tuning.played_run import PlayedRun
+from service.tuning.simulation.traffic import mean_arrival_rate
 from workers.traffic import Load, chunk_tokens, fixed_tokens, range_ratio
 
 _READY_CHECK_S = 10
+_LATEST_START_S = 60.0
+"""No client waits longer before its first request; where its figures say so they contradict."""
 _METRICS = ("ttft", "tpot", "itl", "e2el")
 _PERCENTILES = (50, 90, 95, 99)
 
@@ -37,6 +41,8 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
     goodput_requests_per_s: float | None
     latencies: dict[str, Percentiles]
     samples: dict[str, list[float]]
+    played: PlayedRun
+    """What was sent, for a prediction of that very run."""
 
 
 def bench_command(
@@ -79,7 +85,7 @@ def read_result(content: bytes, load: Load) -> BenchResult:
     try:
         raw: dict[str, Any] = json.loads(content)
         _check(raw, load)
-        return _parse(raw)
+        return _parse(raw, load)
     except (KeyError, TypeError, ValueError) as error:
         raise RejectedResult(f"the client's result cannot be read: {error!r}") from error
 
@@ -151,8 +157,8 @@ def _check(raw: Mapping[str, Any], load: Load) -> None:
         raise RejectedResult("a request came back without a token")
 
 
-def _parse(raw: Mapping[str, Any]) -> BenchResult:
-    goodput = raw.get("request_goodput")
+def _parse(raw: Mapping[str, Any], load: Load) -> BenchResult:
+    goodput, samples = raw.get("request_goodput"), _samples(raw)
     return BenchResult(
         completed=int(raw["completed"]),
         failed=int(raw["failed"]),
@@ -161,8 +167,41 @@ def _parse(raw: Mapping[str, Any]) -> BenchResult:
         output_tokens_per_s=float(raw["output_throughput"]),
         goodput_requests_per_s=None if goodput is None else float(goodput),
         latencies={metric: _percentiles(raw, metric) for metric in _METRICS},
-        samples=_samples(raw),
+        samples=samples,
+        played=_played(raw, load, e2el_ms=samples["e2el"]),
     )
+
+
+def _played(raw: Mapping[str, Any], load: Load, *, e2el_ms: list[float]) -> PlayedRun:
+    """Return the requests in the order in which they were sent."""
+    arrivals, sent_s = load.arrivals, _sent_s(raw, e2el_ms=e2el_ms)
+    prompts = [max(int(length), 1) for length in raw["input_lens"]]
+    outputs = [int(length) for length in raw["output_lens"]]
+    times = sent_s or [0.0] * len(prompts)
+    order = list(range(len(prompts)))
+    if not isinstance(arrivals, ClosedLoop):
+        order.sort(key=times.__getitem__)
+    return PlayedRun(
+        prompt_tokens=tuple(prompts[place] for place in order),
+        output_tokens=tuple(outputs[place] for place in order),
+        sent_s=tuple(times[place] for place in order) if sent_s else None,
+        max_concurrency=arrivals.max_concurrency if isinstance(arrivals, ClosedLoop) else None,
+        offered_requests_per_s=mean_arrival_rate(arrivals),
+    )
+
+
+def _sent_s(raw: Mapping[str, Any], *, e2el_ms: list[float]) -> list[float] | None:
+    """Return when requests were sent, from the client's beginning; None where it does not say.
+
+    Its clock has any zero; it stopped with the last answer, `duration` after it began.
+    """
+    starts = [float(value) for value in raw.get("start_times") or ()]
+    if len(starts) != len(e2el_ms):
+        return None
+    end = max(start + took / 1000 for start, took in zip(starts, e2el_ms, strict=True))
+    first = min(starts)
+    began = min(max(end - float(raw["duration"]), first - _LATEST_START_S), first)
+    return [start - began for start in starts]
 
 
 def _percentiles(raw: Mapping[str, Any], metric: str) -> Percentiles:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -111,7 +112,7 @@ class Experiment:
         """Return what came of the workload with these arrivals, within about these seconds."""
         predicted = self.subject.predict(session.launch.config, arrivals=arrivals)
         load = self._load(session, arrivals, predicted=predicted, seconds=seconds)
-        return self.offer(session, load, label=label, progress=progress, predicted=predicted)
+        return self.offer(session, load, label=label, progress=progress)
 
     def offer(
         self,
@@ -120,13 +121,13 @@ class Experiment:
         *,
         label: str,
         progress: float,
-        predicted: Estimate | None = None,
     ) -> Measurement:
-        """Return what came of this very load."""
+        """Return what came of this very load, beside what is expected of it."""
         self._labels += 1
         name = f"{self._labels:02d}-{label}"
         self.run.report("measuring", progress, to="measuring")
-        return session.offer(load, label=name, predicted=predicted, folder=self._folder)
+        expect = partial(self.subject.predict_run, session.launch.config, load=load)
+        return session.offer(load, label=name, predict=expect, folder=self._folder)
 
     def seed(self) -> int:
         """Return a seed that no trial of this run has used: equal prompts would hit the cache."""

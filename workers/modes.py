@@ -48,6 +48,9 @@ def soak(experiment: Experiment) -> None:
     """Fill the KV cache with conversations near the longest length, turn after turn."""
     with experiment.recommended() as session:
         load = _conversations(experiment, session)
+        experiment.run.note(
+            "The prediction beside the soak counts no text of earlier turns as cached."
+        )
         experiment.offer(session, load, label="soak", progress=0.4)
 
 

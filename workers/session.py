@@ -13,6 +13,7 @@ import msgspec
 from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Estimate
 from api_schemas.validation import Startup
+from service.tuning.played_run import PlayedRun
 from workers.bench import BenchResult, RejectedResult, bench_command, read_result
 from workers.launch import Launch, serve_command
 from workers.patience import while_wanted
@@ -42,6 +43,8 @@ _SILENT_TRIES = 3
 _WARMUPS = 4
 _WARMUP_TOKENS = 16
 _T = TypeVar("_T")
+Predict = Callable[[PlayedRun], Estimate | None]
+"""Returns what Setpoint expects of a run, once it is known what was sent."""
 _FIRST_TOKEN, _TOKENS = 10, 100
 """Ids that every vocabulary has, past the special ones of most."""
 
@@ -89,10 +92,8 @@ class Session:
         self.startup = startup(figures, scrape, predicted=predicted)
         return self.startup
 
-    def offer(
-        self, load: Load, *, label: str, predicted: Estimate | None, folder: Path
-    ) -> Measurement:
-        """Return what came of one load; its point is stored at once.
+    def offer(self, load: Load, *, label: str, predict: Predict, folder: Path) -> Measurement:
+        """Return what came of one load beside its prediction; its point is stored at once.
 
         Raises:
             Failed: The client's result proves nothing, or the server did not survive.
@@ -114,7 +115,7 @@ class Session:
             load,
             label=label,
             config=self.launch.config,
-            predicted=predicted,
+            predicted=predict(measured.played),
         )
         self._run.add_point(found.point)
         return found

@@ -15,13 +15,15 @@ from api_schemas.recommendation import Recommendation
 from api_schemas.slo import Slo
 from api_schemas.validation import Environment, ValidationPlan
 from api_schemas.worker import VllmEnvironment, WorkerDevice, WorkerNode
-from api_schemas.workload import Arrivals, Workload
+from api_schemas.workload import Arrivals, SampleLengths, Workload
 from service.queue import gpu_name, is_cpu
 from service.tuning.engine.versions import EngineVersion, parse_version
 from service.tuning.errors import TuningError
 from service.tuning.estimate import estimate
 from service.tuning.models.spec import ModelSpec
+from service.tuning.played_run import PlayedRun
 from workers.launch import Launch, adapt_to_cpu, launch_of
+from workers.traffic import Load, run_of
 
 ResolveModel = Callable[[ModelRef], ModelSpec]
 _GIB = 1024**3
@@ -73,18 +75,43 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(launch, notes=[*notes, *launch.notes])
 
     def predict(self, config: EngineConfig, *, arrivals: Arrivals | None = None) -> Estimate | None:
-        """Return what Setpoint expects of one replica; None where it cannot say."""
-        workload = self.workload
+        """Return what Setpoint expects of one replica in the long run; None where it cannot say."""
+        workload = None
         if arrivals is not None:
-            workload = msgspec.structs.replace(workload, arrivals=arrivals)
+            workload = msgspec.structs.replace(self.workload, arrivals=arrivals)
+        return self._estimate(config, workload)
+
+    def predict_run(
+        self, config: EngineConfig, played: PlayedRun, *, load: Load
+    ) -> Estimate | None:
+        """Return what Setpoint expects of one replica in this very run; None where it cannot say.
+
+        Its beginning, its end and its own requests are part of it.
+        """
+        workload = msgspec.structs.replace(
+            self.workload,
+            arrivals=run_of(load.arrivals, num_requests=load.num_requests),
+            shared_prefix_tokens=load.shared_prefix_tokens,
+        )
+        if load.prompt_tokens is None or load.output_tokens is None:
+            workload = msgspec.structs.replace(
+                workload,
+                prompt_tokens=SampleLengths(tokens=list(played.prompt_tokens)),
+                output_tokens=SampleLengths(tokens=list(played.output_tokens)),
+            )
+        return self._estimate(config, workload, played)
+
+    def _estimate(
+        self, config: EngineConfig, workload: Workload | None, played: PlayedRun | None = None
+    ) -> Estimate | None:
         request = EstimateRequest(
             model=self.model,
             hardware=self.hardware,
             engine=Engine(version=self.version.text, config=config),
-            workload=None if arrivals is None else workload,
+            workload=workload,
         )
         try:
-            return estimate(request, resolve_model=self.resolve_model)
+            return estimate(request, resolve_model=self.resolve_model, played=played)
         except TuningError:
             return None
 

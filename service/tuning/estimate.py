@@ -14,6 +14,7 @@ from service.tuning.engine.batch_limits import Usage
 from service.tuning.memory.plan import GIB, KvPlan, MemoryPlan
 from service.tuning.models import catalogue
 from service.tuning.nearest_start import nearest_start
+from service.tuning.played_run import PlayedRun
 from service.tuning.presets import fill_workload
 from service.tuning.provenance import provenance
 from service.tuning.situation import ModelResolver, Situation, look_up
@@ -26,10 +27,12 @@ def estimate(
     resolve_model: ModelResolver = catalogue.resolve_model,
     calibrations: Calibrations = (),
     usage: Usage = "serve",
+    played: PlayedRun | None = None,
 ) -> Estimate:
     """Return whether the configuration fits, its memory, and its latency under the workload.
 
-    `usage` is the entry point whose defaults are filled in: `vllm serve` or the `LLM` class.
+    `usage` is the entry point whose defaults are filled in: `vllm serve` or the `LLM` class. With
+    `played` the latency is that of this very run.
     A configuration that vLLM would refuse is an answer with `fits` false and error findings.
 
     Raises:
@@ -54,7 +57,7 @@ def estimate(
         speculative=situation.speculative,
     )
     nearest, notes = nearest_start(situation, request, workload, resolve_model, usage)
-    performance, outcomes = _perform(nearest, workload, slo, known)
+    performance, outcomes = _perform(nearest, workload, slo, known, played)
     is_calibrated = known is not None and performance is not None
     return Estimate(
         fits=situation.fits,
@@ -116,6 +119,7 @@ def _perform(
     workload: Workload | None,
     slo: Slo | None,
     known: KnownCalibration | None,
+    played: PlayedRun | None,
 ) -> tuple[Performance | None, list[TargetOutcome]]:
     """Return latency and its verdicts; nothing without a workload, or where vLLM would not run."""
     if workload is None or not situation.fits or situation.plan.kv is None:
@@ -133,6 +137,7 @@ def _perform(
         slo=slo,
         speculative=situation.speculative,
         calibration=known.under(workload) if known is not None else None,
+        played=played,
     )
     outcomes = list(judge_slo(performance, slo)) if slo is not None else []
     return performance, outcomes

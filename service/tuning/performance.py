@@ -30,6 +30,7 @@ from service.tuning.latency.work import StepWork, price_array, step_work
 from service.tuning.lengths import length_figures, max_tokens, mean_tokens
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.models.spec import ModelSpec
+from service.tuning.played_run import PlayedRun, traffic_of
 from service.tuning.simulation.effort import is_too_fine
 from service.tuning.simulation.limits import SchedulerLimits, scheduler_limits
 from service.tuning.simulation.metrics import (
@@ -88,12 +89,14 @@ def predict_performance(
     coefficients: Coefficients | None = None,
     waves: float = WAVES,
     stops_when_lost: bool = False,
+    played: PlayedRun | None = None,
 ) -> Performance:
     """Return latency and throughput of all replicas together under the workload.
 
     `config` has every default filled in, `workload` its preset, and its arrivals are no users. A
     closed loop is predicted as benchmarks run it (see `simulation.traffic`), `waves` requests per
-    client. The same arguments give the same answer.
+    client; with `played` that very run is simulated instead. The same arguments give the same
+    answer.
 
     Raises:
         LimitMissed: With `stops_when_lost`, an open loop cannot keep a limit any more.
@@ -119,6 +122,7 @@ def predict_performance(
         seed=seed,
         waves=waves,
         stops_when_lost=stops_when_lost,
+        played=played,
     )
 
 
@@ -130,6 +134,7 @@ def simulated_performance(
     seed: int = 0,
     waves: float = WAVES,
     stops_when_lost: bool = False,
+    played: PlayedRun | None = None,
 ) -> Performance:
     """Return latency and throughput by simulation; in mean figures where a run is too long.
 
@@ -140,11 +145,16 @@ def simulated_performance(
     """
     limits = prepared.limits
     _reject_endless(limits, workload)
-    if _is_too_long(workload, replicas=prepared.replicas):
+    if played is not None and not played.can_be_simulated:
+        played = None
+    if played is None and _is_too_long(workload, replicas=prepared.replicas):
         return closed_form_performance(prepared, workload=workload)
     if is_too_fine(workload, token_budget=limits.token_budget, longest_chunk=limits.longest_chunk):
         return _less_sure(closed_form_performance(prepared, workload=workload))
-    traffic = draw_traffic(workload, replicas=prepared.replicas, seed=seed, waves=waves)
+    if played is None:
+        traffic = draw_traffic(workload, replicas=prepared.replicas, seed=seed, waves=waves)
+    else:
+        traffic = traffic_of(played, replicas=prepared.replicas)
     run = run_scheduler(
         prepared.price,
         traffic=traffic,

@@ -132,6 +132,28 @@ def test_a_recommendation_is_proven(api: Client, worker: WorkerProcess) -> None:
     assert all(after.json()[name] == before.json()[name] for name in unchanged)
 
 
+@pytest.mark.parametrize("mode", ["quick", "compare", "soak"])
+def test_what_is_set_beside_a_run_is_predicted_for_that_run(
+    api: Client, worker: WorkerProcess, mode: str
+) -> None:
+    """A test that ends serves fewer requests per second than it is offered, also as predicted."""
+    rate = 40.0
+    load = {
+        "prompt_tokens": 64,
+        "output_tokens": 16,
+        "arrivals": {"kind": "poisson", "requests_per_s": rate, "num_requests": 8},
+    }
+    record = finished(api, validate(api, recommend(api, "tiny", workload=load), mode))
+
+    assert record["status"] == "succeeded", record
+    for point in record["load_points"]:
+        predicted = point["predicted"]
+        assert set(point["error_percent"]) >= {"ttft_ms_p50", "output_tokens_per_s"}
+        if mode != "soak":
+            longest_s = 8 / rate + 2 * predicted["e2el_ms_p99"] / 1000
+            assert 8 / longest_s < predicted["requests_per_s"] < 0.99 * rate
+
+
 def test_events_tell_all_and_resume(api: Client, worker: WorkerProcess) -> None:
     """States and load points stream in order; with Last-Event-ID exactly the rest follows."""
     validation = validate(api, recommend(api, "tiny"))

@@ -190,3 +190,47 @@ def test_what_is_no_result_is_rejected(content: bytes) -> None:
     """A file that another program or a crash left is rejected with its reason."""
     with pytest.raises(RejectedResult):
         read_result(content, _load(ClosedLoop(max_concurrency=16)))
+
+
+def test_what_was_sent_is_told_from_the_clients_beginning() -> None:
+    """Times count from when the client began, which its clock does not say but its duration does.
+
+    Requests come in the order in which they were sent.
+    """
+    changes = {
+        "start_times": [103.0, 101.0, 102.0],
+        "input_lens": [10, 20, 30],
+        "output_lens": [1, 1, 1],
+        "ttfts": [0.5, 0.25, 0.25],
+        "itls": [[], [], []],
+        "duration": 4.0,
+    }
+    load = _load(PoissonArrivals(requests_per_s=1.0), output=1)
+
+    played = read_result(_result(**changes), load).played
+
+    assert played.sent_s == pytest.approx((1.5, 2.5, 3.5))
+    assert played.prompt_tokens == (20, 30, 10)
+    assert (played.offered_requests_per_s, played.max_concurrency) == (1.0, None)
+
+
+def test_a_closed_loop_is_told_in_the_order_of_the_client() -> None:
+    """When it sends follows from what the engine answers: only the order and the clients count."""
+    changes = {"start_times": [3.0, 1.0, 2.0], "input_lens": [10, 20, 30]}
+
+    played = read_result(_result(**changes), _load(ClosedLoop(max_concurrency=2))).played
+
+    assert played.prompt_tokens == (10, 20, 30)
+    assert (played.offered_requests_per_s, played.max_concurrency) == (None, 2)
+
+
+@pytest.mark.parametrize("starts", [None, [1.0]])
+def test_a_client_that_does_not_say_when_it_sent_is_believed_all_the_same(
+    starts: list[float] | None,
+) -> None:
+    """Older clients keep no times of sending."""
+    played = read_result(
+        _result(start_times=starts), _load(PoissonArrivals(requests_per_s=2.0))
+    ).played
+
+    assert played.sent_s is None

@@ -9,12 +9,15 @@ import pytest
 from api_schemas.recommendation import Recommendation, TuningRequest
 from api_schemas.validation import QueueChoice, ValidationPlan
 from api_schemas.worker import VllmEnvironment, WorkerDevice, WorkerNode
+from api_schemas.workload import ClosedLoop, PoissonArrivals
 from service.advice import as_recommendation
 from service.tuning.engine.versions import parse_version
 from service.tuning.models.catalogue import resolve_model
+from service.tuning.played_run import PlayedRun
 from service.tuning.recommend import recommend
 from workers.subject import Subject, choose_environment, choose_subject
 from workers.tiny_model import CONFIG, write_tiny_model
+from workers.traffic import Load, make_load
 
 _CPU = WorkerDevice(name="cpu", uuid="CPU-x", memory_gib=16.0, free_gib=8.0)
 
@@ -130,3 +133,60 @@ def test_a_pool_on_the_cpu_is_the_planned_one_as_far_as_memory_allows() -> None:
     assert pool is not None
     assert pool == pytest.approx(planned.kv_cache_gib * 2**30, rel=0.01)
     assert tight.config.kv_cache_memory_bytes == 2**28
+
+
+def test_a_run_is_predicted_with_its_own_beginning_and_end() -> None:
+    """What is set beside a measured run is that run: eight requests are not a service."""
+    subject = _subject(_recommendation())
+    config = subject.recommendation.config
+    load = make_load(
+        subject.workload,
+        PoissonArrivals(requests_per_s=20.0),
+        num_requests=8,
+        seed=1,
+        max_model_len=512,
+    )
+    played = PlayedRun(
+        prompt_tokens=(64,) * 8,
+        output_tokens=(64,) * 8,
+        sent_s=tuple((place + 1) / 20 for place in range(8)),
+        offered_requests_per_s=20.0,
+    )
+
+    steady = subject.predict(config, arrivals=load.arrivals)
+    run = subject.predict_run(config, played, load=load)
+
+    assert steady is not None
+    assert steady.performance is not None
+    assert run is not None
+    assert run.performance is not None
+    assert steady.performance.requests_per_s == pytest.approx(20.0, rel=0.01)
+    span_s = 8 / 20 + run.performance.e2el_ms.p50 / 1000
+    assert run.performance.requests_per_s == pytest.approx(8 / span_s, rel=0.05)
+
+
+def test_conversations_are_predicted_by_their_own_lengths() -> None:
+    """A soak's prompts are not those of the workload; the load states none to draw from."""
+    subject = _subject(_recommendation())
+    load = Load(
+        arrivals=ClosedLoop(max_concurrency=2),
+        prompt_tokens=None,
+        output_tokens=None,
+        shared_prefix_tokens=0,
+        num_requests=4,
+        seed=1,
+    )
+    short, long = (
+        PlayedRun(prompt_tokens=(tokens,) * 4, output_tokens=(16,) * 4, max_concurrency=2)
+        for tokens in (16, 400)
+    )
+
+    config = subject.recommendation.config
+    few, many = (subject.predict_run(config, played, load=load) for played in (short, long))
+
+    assert few is not None
+    assert few.performance is not None
+    assert many is not None
+    assert many.performance is not None
+    assert many.performance.total_tokens_per_s > few.performance.total_tokens_per_s
+    assert many.performance.ttft_ms.p50 > few.performance.ttft_ms.p50
