@@ -6,7 +6,8 @@ import msgspec
 
 from api_schemas.base import Json
 from api_schemas.engine import EngineConfig
-from service.tuning.engine.facts import choices, is_known, refusal, setting_history
+from service.tuning.engine.accepted_values import value_obstacle
+from service.tuning.engine.facts import is_known, refusal, setting_history
 from service.tuning.engine.platform import model_runner
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.models.spec import ModelSpec
@@ -91,16 +92,16 @@ def _other_spelling(context: RuleContext) -> Iterator[Remark]:
 
 
 def _foreign_value(context: RuleContext) -> Iterator[Remark]:
-    for name, value in given_settings(context.given).items():
-        if name in _CHECKED_ELSEWHERE or not isinstance(value, str):
+    given = given_settings(context.given)
+    for name, value in given.items():
+        if name in _CHECKED_ELSEWHERE or not is_known(name, context.version):
             continue
-        allowed = choices(name, context.version)
-        if allowed and value not in allowed and is_known(name, context.version):
-            listed = ", ".join(str(choice) for choice in allowed[:12])
+        obstacle = value_obstacle(name, value, version=context.version, given=given)
+        if obstacle is not None:
             yield Remark(
                 setting=name,
-                message=f"{name}={value[:64]} is none of the values vLLM takes: {listed}.",
-                suggestion="Choose one of them, or leave the setting out.",
+                message=f"{obstacle}.",
+                suggestion="Choose such a value, or leave the setting out.",
             )
 
 
@@ -244,10 +245,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="VER005",
         title="The value is one that the release takes",
-        help="Settings with a closed list of values refuse anything else.",
+        help="Each setting takes values of one kind; some have bounds or a closed list. Anything"
+        " else stops the server.",
         settings=(),
         severity="error",
-        source=(vllm("config, closed lists of values"),),
+        source=(vllm("config and engine/arg_utils.py: kinds, bounds and closed lists of values"),),
         check=_foreign_value,
     ),
     Rule(
