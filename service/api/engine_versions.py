@@ -15,7 +15,8 @@ from api_schemas.catalogue import (
 from service.api.bodies import encode
 from service.api.describe import JSON, Answer, describe
 from service.api.problems import not_found
-from service.tuning.engine.facts import choices, known_settings, setting_history
+from service.tuning.engine.accepted_values import listed_values
+from service.tuning.engine.facts import known_settings, setting_history
 from service.tuning.engine.versions import NEWEST, EngineVersion, known_releases, parse_version
 from service.tuning.errors import UnknownEngineVersion
 
@@ -90,7 +91,7 @@ def _describe(version: EngineVersion) -> EngineVersionDescription:
 
 def _setting(name: str, version: EngineVersion) -> SettingDescription:
     history = setting_history(name)
-    values = choices(name, version)
+    values = listed_values(name, version)
     return SettingDescription(
         name=name,
         flag="--" + name.replace("_", "-"),

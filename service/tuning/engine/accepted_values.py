@@ -107,7 +107,7 @@ def _unlisted(
     setting: Setting, value: Json, *, version: EngineVersion, given: Mapping[str, Json]
 ) -> str | None:
     entry = read_facts("values")["lists"].get(setting.name, {})
-    allowed = choices(setting.name, version) or _listed(entry, version)
+    allowed = listed_values(setting.name, version)
     if allowed is None or not _counts(entry, given):
         return None
     for item in value if isinstance(value, list) else [value]:
@@ -147,12 +147,15 @@ def _is_listed(value: Json, allowed: tuple[str | int, ...], entry: Mapping[str, 
     return value in allowed or str(value) in allowed
 
 
-def _listed(entry: Mapping[str, Json], version: EngineVersion) -> tuple[str, ...] | None:
-    """Return the values of the release, between two inspected ones those of both; None: not known.
+def listed_values(name: str, version: EngineVersion) -> tuple[str | int, ...] | None:
+    """Return the values that the release has for a setting; None when free or not known.
 
-    Releases before the first inspected one count as not known.
+    Between two inspected releases the values of both count; before the first none are known.
     """
-    spans = entry.get("spans", [])
+    closed = choices(name, version)
+    if closed is not None:
+        return closed
+    spans = read_facts("values")["lists"].get(name, {}).get("spans", [])
     earlier = [span for span in spans if version.since(span["first"])]
     if not earlier:
         return None
