@@ -153,7 +153,7 @@ def listed_values(name: str, version: EngineVersion) -> tuple[str | int, ...] | 
     Between two inspected releases the values of both count; before the first none are known.
     """
     closed = choices(name, version)
-    if closed is not None:
+    if closed:
         return closed
     spans = read_facts("values")["lists"].get(name, {}).get("spans", [])
     earlier = [span for span in spans if version.since(span["first"])]
