@@ -172,7 +172,7 @@ def list_audit_events(
     cursor: Annotated[
         str | None,
         QueryParameter(
-            pattern=r"^\d{1,19}-\d{1,19}$(?!\n)",
+            pattern=r"^[0-9]{1,19}-[0-9]{1,19}$(?!\n)",
             description="Where the page starts: `next_cursor` of the last one.",
         ),
     ] = None,

@@ -22,6 +22,8 @@ class Answer(NamedTuple):
     media_types: tuple[str, ...] = (JSON,)
     kind: Any = None
     """Type of the JSON body; None when there is none or it is a plain object."""
+    events: dict[str, type[Any]] = {}  # noqa: RUF012  # of a tuple: never changed
+    """Of a stream of events: by name what the JSON in `data` is."""
     headers: tuple[str, ...] = ()
     """Names of headers that the document explains."""
     example: Example | None = None

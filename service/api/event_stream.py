@@ -16,7 +16,13 @@ _POLL_S = 0.25
 _START = "0"
 
 LastEventId = Annotated[
-    str | None, HeaderParameter(name="Last-Event-ID", pattern=r"^\d{1,20}(-\d{1,20})?$(?!\n)")
+    str | None,
+    HeaderParameter(
+        name="Last-Event-ID",
+        # More digits than these could exceed the 64 bits of each half in the store.
+        pattern=r"^[0-9]{1,19}(-[0-9]{1,19})?$(?!\n)",
+        description="Id of the last event that was received; the stream goes on after it.",
+    ),
 ]
 """How a route takes the id of the last event that the caller has seen."""
 News = Callable[[str], tuple[Sequence[Event], bool]]

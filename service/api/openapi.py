@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import KwargDefinition
+from litestar.params import HeaderParameter, KwargDefinition
 from litestar.routes import HTTPRoute
 from litestar.types import Empty
 from litestar.typing import FieldDefinition
@@ -24,7 +24,7 @@ from service.api.bodies import encode
 from service.api.describe import JSON, KEY, Answer, Body, Description, Example
 from service.api.guards import query_parameters
 from service.api.problems import PROBLEM_MEDIA_TYPE
-from service.api.schemas import component_schemas, reference
+from service.api.schemas import component_schemas, events_schema, reference
 from service.log import get_logger
 from service.problems import PROBLEMS
 from service.tuning.provenance import setpoint_version
@@ -83,7 +83,6 @@ _HEADERS: Mapping[str, str] = {
     "Link": "The next page, rel=next (RFC 8288).",
     "Retry-After": "Seconds to wait before the next try.",
     "Vary": "The request header that chose this representation.",
-    "Last-Event-ID": "Id of the last event that was received; the stream goes on after it.",
     "If-None-Match": "Entity tags the caller holds; 304 when one is current.",
 }
 
@@ -181,6 +180,9 @@ def _parameters(
             yield _parameter(part[1:-1], "path", fields[part[1:-1]])
     for name, field in query_parameters(handler).items():
         yield _parameter(name, "query", field)
+    for field in fields.values():
+        if isinstance(field.kwarg_definition, HeaderParameter):
+            yield _parameter(str(field.kwarg_definition.name), "header", field)
     for name in description.request_headers:
         yield {
             "name": name,
@@ -264,6 +266,8 @@ def _link(operation_id: str) -> Json:
 
 
 def _content(answer: Answer, media_type: str) -> Json:
+    if answer.events:
+        return {"schema": events_schema(answer.events)}
     if not media_type.startswith(JSON):
         return {"schema": _ANY_OBJECT if media_type.endswith("+json") else {"type": "string"}}
     content: Json = {"schema": reference(answer.kind) if answer.kind else _ANY_OBJECT}
@@ -284,7 +288,8 @@ def _example(make: Example) -> Json:
 def _schemas(descriptions: list[Description]) -> Json:
     kinds: list[Any] = [Problem]
     for description in descriptions:
-        kinds += [answer.kind for answer in description.answers if answer.kind]
+        for answer in description.answers:
+            kinds += [answer.kind] if answer.kind else answer.events.values()
         if description.body:
             kinds.append(description.body.kind)
     return component_schemas(kinds)

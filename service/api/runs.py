@@ -82,12 +82,11 @@ def describe_record(kind: type[Any], description: str) -> dict[str, Any]:
     )
 
 
-def describe_stream() -> dict[str, Any]:
-    """Return the `opt` of a route that streams what happens to a run."""
+def describe_stream(events: dict[str, type[Any]]) -> dict[str, Any]:
+    """Return the `opt` of a route that streams what happens to a run, by name of the event."""
     return describe(
-        Answer(200, "Server-sent events until its end.", media_types=(EVENTS,)),
+        Answer(200, "Server-sent events until its end.", media_types=(EVENTS,), events=events),
         problems=("not-found", "store-unavailable"),
-        request_headers=("Last-Event-ID",),
     )
 
 

@@ -4,7 +4,7 @@ What they allow is what the types allow; only constructs that generators stumble
 in another way that means the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +14,7 @@ Json = dict[str, Any]
 
 REFERENCE = "#/components/schemas/{name}"
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_EVENT_ID = "^[0-9]+-[0-9]+$"
 _SHAPES = frozenset({"properties", "additionalProperties", "patternProperties"})
 """Without one of these, an object of any content is read by generators as an empty one."""
 
@@ -29,6 +30,34 @@ def component_schemas(kinds: Sequence[type[Any]]) -> Json:
 def reference(kind: type[Any]) -> Json:
     """Return a reference to the schema of a type."""
     return {"$ref": REFERENCE.format(name=kind.__name__)}
+
+
+def events_schema(kinds: Mapping[str, type[Any]]) -> Json:
+    """Return the schema of a stream of events; by name, what the JSON in their `data` is.
+
+    OpenAPI 3.1 cannot tell a stream from its items: who reads the whole finds text, who reads
+    event by event finds objects.
+    """
+    whole = {"type": "string", "title": "EventStream", "description": "The stream as it is sent."}
+    return {"anyOf": [whole, *(_event_schema(name, kind) for name, kind in kinds.items())]}
+
+
+def _event_schema(name: str, kind: type[Any]) -> Json:
+    return {
+        "type": "object",
+        "title": f"{kind.__name__}Event",
+        "description": f"An event `{name}`.",
+        "required": ["id", "event", "data"],
+        "properties": {
+            "id": {"type": "string", "pattern": _EVENT_ID},
+            "event": {"type": "string", "enum": [name]},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": reference(kind),
+            },
+        },
+    }
 
 
 def _said_plainly(node: Any) -> Any:  # noqa: ANN401  # any JSON

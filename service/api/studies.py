@@ -8,7 +8,15 @@ from litestar.openapi.spec import Example
 from litestar.params import PathParameter, RawBody
 from litestar.response import Stream
 
-from api_schemas.study import STUDY_ENDS, Study, StudyPage, StudyRequest, StudySummary
+from api_schemas.event import StudyChange
+from api_schemas.study import (
+    STUDY_ENDS,
+    Study,
+    StudyPage,
+    StudyRequest,
+    StudySummary,
+    StudyTrial,
+)
 from service.api import examples
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
@@ -123,7 +131,7 @@ def get_study(study_id: StudyId, context: InjectedContext) -> Response[bytes]:
     summary="Follow a study",
     tags=["proof"],
     sync_to_thread=True,
-    opt=describe_stream(),
+    opt=describe_stream({"status": StudyChange, "trial": StudyTrial}),
 )
 def follow_study(
     study_id: StudyId, context: InjectedContext, last_event_id: LastEventId = None

@@ -9,7 +9,8 @@ from litestar.openapi.spec import Example
 from litestar.params import PathParameter, QueryParameter, RawBody
 from litestar.response import Stream
 
-from api_schemas.validation import TERMINAL, Validation, ValidationPlan
+from api_schemas.event import ValidationChange
+from api_schemas.validation import TERMINAL, LoadPoint, Validation, ValidationPlan
 from api_schemas.worker import WorkerList
 from service.api import examples
 from service.api.bodies import encode, read_body
@@ -122,7 +123,7 @@ async def get_validation(
     operation_id="followValidation",
     summary="Follow a validation",
     tags=["proof"],
-    opt=describe_stream(),
+    opt=describe_stream({"status": ValidationChange, "load_point": LoadPoint}),
 )
 async def follow_validation(
     validation_id: ValidationId,

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import redis
 
+from api_schemas.event import StudyChange
 from api_schemas.study import STUDY_ENDS, Study, StudyTrial
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
@@ -230,7 +231,8 @@ def _event_of(
     if trial is not None:
         return "trial", msgspec.json.encode(msgspec.structs.replace(trial, load_point=None))
     told = {name: fields[name] for name in _TOLD if name in fields}
-    return ("status" if told else ""), msgspec.json.encode({"id": identifier} | told)
+    change = StudyChange(id=identifier, **told)
+    return ("status" if told else ""), msgspec.json.encode(change)
 
 
 def _assemble(fields: dict[str, bytes], trials: list[bytes]) -> Study:

@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 import redis
+from msgspec import UNSET
 
+from api_schemas.event import ValidationChange
 from api_schemas.validation import TERMINAL, LoadPoint, Validation, ValidationStatus
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
@@ -34,6 +36,7 @@ ALLOWED_MOVES: dict[ValidationStatus, tuple[ValidationStatus, ...]] = {
 """A run goes back to `queued` only when its process was lost."""
 
 _POINTS = "load_points"
+_TOLD = ("stage", "progress", "verdict")
 _CHANGE = """
 local status = redis.call('HGET', KEYS[1], 'status')
 if not status then
@@ -197,7 +200,6 @@ class ValidationStore:
         *,
         attempt: int,
         to: ValidationStatus | None = None,
-        event: str = "status",
         load_point: LoadPoint | None = None,
         next_attempt: int | None = None,
         **fields: Any,  # noqa: ANN401  # fields of the record
@@ -208,9 +210,9 @@ class ValidationStore:
         the last move, the webhook of the plan becomes due with it.
         """
         point = msgspec.json.encode(load_point) if load_point else b""
-        said = {"id": identifier} | ({"status": to} if to else {})
-        said |= {key: fields[key] for key in ("stage", "progress", "verdict") if key in fields}
-        data = point if load_point else msgspec.json.encode(said)
+        said = {key: fields[key] for key in _TOLD if key in fields}
+        change = ValidationChange(id=identifier, status=to or UNSET, **said)
+        data = point if load_point else msgspec.json.encode(change)
         pairs = [part for key, value in fields.items() for part in (key, _json(value))]
         with reaching_the_store():
             outcome = self._change(
@@ -220,7 +222,7 @@ class ValidationStore:
                     str(attempt),
                     to or "",
                     point,
-                    "load_point" if load_point else event,
+                    "load_point" if load_point else "status",
                     data,
                     MOST_EVENTS,
                     identifier,
@@ -302,12 +304,12 @@ def _json(value: Any) -> bytes:  # noqa: ANN401  # any field of the record
 
 def _status_event(validation: Validation) -> bytes:
     return msgspec.json.encode(
-        {
-            "id": validation.id,
-            "status": validation.status,
-            "stage": validation.stage,
-            "progress": validation.progress,
-        }
+        ValidationChange(
+            id=validation.id,
+            status=validation.status,
+            stage=validation.stage,
+            progress=validation.progress,
+        )
     )
 
 

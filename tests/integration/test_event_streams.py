@@ -1,9 +1,11 @@
 """Event streams over a real connection."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 
 import httpx
+import jsonschema
 import pytest
 import redis
 
@@ -111,9 +113,41 @@ def test_streams_leave_room_for_requests(store_client: redis.Redis) -> None:
     assert (followed.status_code, refused.status_code, answered.status_code) == (200, 429, 200)
 
 
-def test_a_malformed_event_id_is_refused(service: ServiceProcess, run: str) -> None:
-    """What is no id of an event is not guessed at."""
-    answer = service.client.get(f"{run}/events", headers={"Last-Event-ID": "yesterday"})
+def test_a_stream_tells_what_the_document_says(service: ServiceProcess, run: str) -> None:
+    """Each event, and the JSON in its data, are of the shape that its name has in the document."""
+    service.client.delete(run)
+    document = service.client.get("/openapi.json").json()
+    noun = run.split("/")[1]
+    shapes = {"components": document["components"]}
+    (described,) = [
+        item["get"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+        for path, item in document["paths"].items()
+        if path.startswith(f"/{noun}/") and path.endswith("/events")
+    ]
+
+    blocks = service.client.get(f"{run}/events").text.split("\n\n")
+    events = [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks if block]
+
+    assert events[0] == {"retry": "2000"}
+    assert len(events) > 2
+    for event in events[1:]:
+        jsonschema.Draft202012Validator(described | shapes).validate(event)
+        (kind,) = [
+            option["properties"]["data"]["contentSchema"]
+            for option in described["anyOf"]
+            if event["event"] in option.get("properties", {}).get("event", {}).get("enum", [])
+        ]
+        told = json.loads(event["data"])
+        jsonschema.Draft202012Validator(kind | shapes).validate(told)
+        assert told["id"] == run.rpartition("/")[2]
+
+
+@pytest.mark.parametrize("given", ["yesterday", "\u0663", "9" * 20, "1-" + "9" * 20, "1-"])
+def test_a_malformed_event_id_is_refused(service: ServiceProcess, run: str, given: str) -> None:
+    """What is no id of an event is not guessed at, nor asked of a store that counts to 64 bits."""
+    headers = {"Last-Event-ID": given.encode()}
+
+    answer = service.client.get(f"{run}/events", headers=headers)  # type: ignore[arg-type]
 
     assert answer.status_code == 400
     assert answer.json()["errors"][0]["pointer"] == "last_event_id"

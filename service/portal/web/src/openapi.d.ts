@@ -1026,6 +1026,14 @@ export interface components {
             traceparent?: string | null;
             trials?: components["schemas"]["StudyTrial"][];
         };
+        /** StudyChange */
+        StudyChange: {
+            id: string;
+            progress?: number;
+            stage?: string;
+            /** @enum {string} */
+            status?: "cancelled" | "failed" | "queued" | "running" | "succeeded" | "timed_out";
+        };
         /** StudyPage */
         StudyPage: {
             items: components["schemas"]["StudySummary"][];
@@ -1186,6 +1194,15 @@ export interface components {
             status: "cancelled" | "failed" | "leasing" | "measuring" | "queued" | "starting" | "succeeded" | "timed_out" | "warming_up";
             suggested_config?: components["schemas"]["EngineConfig"] | null;
             traceparent?: string | null;
+            verdict?: ("fail" | "inconclusive" | "pass") | null;
+        };
+        /** ValidationChange */
+        ValidationChange: {
+            id: string;
+            progress?: number;
+            stage?: string;
+            /** @enum {string} */
+            status?: "cancelled" | "failed" | "leasing" | "measuring" | "queued" | "starting" | "succeeded" | "timed_out" | "warming_up";
             verdict?: ("fail" | "inconclusive" | "pass") | null;
         };
         /** ValidationLink */
