@@ -4,9 +4,13 @@ What a name means, and what was measured, may change between two questions, so t
 the request with the model as it is known now; with measurements in play everything is computed.
 """
 
+from api_schemas.model import ModelRef
 from api_schemas.recommendation import Advice, TuningRequest
 from service.tuning.calibrations.known import Calibrations
-from service.tuning.recommend import recommend, understand
+from service.tuning.errors import TuningError
+from service.tuning.models.spec import ModelSpec
+from service.tuning.recommend import recommend
+from service.tuning.search.drafter import resolve_drafter
 from service.tuning.search.memo import Memo, encoded
 from service.tuning.situation import ModelResolver
 
@@ -21,11 +25,29 @@ def recommend_once(
     Raises:
         TuningError: As `recommend`.
     """
+    resolve = _looking_up_once(resolve_model)
 
     def compute() -> Advice:
-        return recommend(request, resolve_model=resolve_model, calibrations=calibrations)
+        return recommend(request, resolve_model=resolve, calibrations=calibrations)
 
     if calibrations:
         return compute()
-    problem, _ = understand(request, resolve_model=resolve_model)
-    return _ADVICE.once((encoded(request), problem.spec, problem.draft), compute)
+    try:
+        spec = resolve(request.model)
+        draft, _ = resolve_drafter(request.model, resolve)
+    except TuningError:
+        return compute()  # which names what is wrong in the order of the fields
+    return _ADVICE.once((encoded(request), spec, draft), compute)
+
+
+def _looking_up_once(resolve_model: ModelResolver) -> ModelResolver:
+    """Return a resolver for one answer: its steps ask for the same model, and mean the same."""
+    known: dict[bytes, ModelSpec] = {}
+
+    def resolve(model: ModelRef) -> ModelSpec:
+        content = encoded(model)
+        if content not in known:
+            known[content] = resolve_model(model)
+        return known[content]
+
+    return resolve

@@ -100,12 +100,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         is_after = self.until is not None and version.since(self.until)
         return not is_before and not is_after
 
-    def findings(self, context: RuleContext) -> list[Finding]:
-        """Return what the rule finds; nothing for a release that it does not hold for."""
-        if not self.holds_for(context.version):
-            return []
-        return [self.finding(remark) for remark in self.check(context)]
-
     def finding(self, remark: Remark) -> Finding:
         """Return a remark of this rule's check with what is the rule's to say."""
         return Finding(
@@ -119,8 +113,16 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_rules(rules: Iterable[Rule], context: RuleContext) -> list[Finding]:
-    """Return what the rules find: errors first, then by rule id, then in the order found."""
-    found = [finding for rule in rules for finding in rule.findings(context)]
+    """Return what the rules find: errors first, then by rule id, then in the order found.
+
+    Rules that do not hold for the release find nothing.
+    """
+    return run_rules_that_hold((rule for rule in rules if rule.holds_for(context.version)), context)
+
+
+def run_rules_that_hold(rules: Iterable[Rule], context: RuleContext) -> list[Finding]:
+    """Return what `run_rules` does of rules that are known to hold for the release."""
+    found = [rule.finding(remark) for rule in rules for remark in rule.check(context)]
     return sorted(found, key=lambda finding: (_RANK[finding.severity], finding.rule))
 
 

@@ -1,8 +1,9 @@
 """All rules in one place, in the order of their ids."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 from api_schemas.explanation import Finding
+from service.tuning.engine.versions import EngineVersion
 from service.tuning.rules import (
     attention,
     capacity,
@@ -30,7 +31,7 @@ from service.tuning.rules import (
     versions,
     weight_kernels,
 )
-from service.tuning.rules.base import Rule, RuleContext, run_rules
+from service.tuning.rules.base import Rule, RuleContext, run_rules_that_hold
 
 _GROUPS = (
     attention,
@@ -60,6 +61,9 @@ _GROUPS = (
     weight_kernels,
 )
 
+_KEPT = 128
+"""Releases whose rules are remembered."""
+
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
@@ -73,9 +77,15 @@ def find_rule(rule_id: str) -> Rule | None:
     return next((rule for rule in all_rules() if rule.id == rule_id), None)
 
 
+@lru_cache(maxsize=_KEPT)
+def rules_of(version: EngineVersion) -> tuple[Rule, ...]:
+    """Return the rules that hold for a release, by id."""
+    return tuple(rule for rule in all_rules() if rule.holds_for(version))
+
+
 def check_rules(context: RuleContext) -> list[Finding]:
     """Return what all rules find in a configuration: errors first, then by rule id.
 
     It answers for any values at all; what makes no sense is itself a finding.
     """
-    return run_rules(all_rules(), context)
+    return run_rules_that_hold(rules_of(context.version), context)

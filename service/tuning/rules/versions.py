@@ -175,8 +175,9 @@ def _architecture(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
         if entry["name"] == spec.architecture and not version.since(entry["since"]):
             yield _unlisted(entry, version)
     for entry in data["removed"]:
-        last = EngineVersion.of(entry["last"]).release[:2]
-        if entry["name"] == spec.architecture and version.release[:2] > last:
+        if entry["name"] != spec.architecture:
+            continue
+        if version.release[:2] > EngineVersion.of(entry["last"]).release[:2]:
             yield Remark(
                 message=f"vLLM {version.text} refuses {entry['name']}: its code was removed after"
                 f" {entry['last']}.",

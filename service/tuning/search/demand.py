@@ -1,6 +1,7 @@
 """What a filled workload asks of one configuration: lengths, live tokens, load."""
 
 import math
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -20,6 +21,10 @@ from service.tuning.lengths import has_spread, max_tokens, mean_tokens, quantile
 
 _GRID = (np.arange(400) + 0.5) / 400
 """Quantiles that stand for a distribution when its moments are summed."""
+_P99 = np.array([0.99])
+_KEPT = 256
+_LARGEST_KEPT_BYTES = 1 << 15
+"""What is remembered: so many pairs of distributions, none described in more bytes."""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,20 +52,50 @@ def demand_of(workload: Workload) -> Demand:
     prompt, output = workload.prompt_tokens, workload.output_tokens
     if prompt is None or output is None or workload.arrivals is None:
         raise ValueError("fill the workload first")
+    content = msgspec.msgpack.encode((prompt, output))
+    look = _looked_at if len(content) <= _LARGEST_KEPT_BYTES else _looked_at.__wrapped__
+    lengths = look(content)
+    return Demand(
+        prompt_mean_tokens=lengths.prompt_mean_tokens,
+        prompt_p99_tokens=lengths.prompt_p99_tokens,
+        output_mean_tokens=lengths.output_mean_tokens,
+        output_longest_tokens=lengths.output_longest_tokens,
+        live_mean_tokens=lengths.live_mean_tokens,
+        live_sd_tokens=lengths.live_sd_tokens,
+        has_spread=lengths.has_spread,
+        shared_prefix_tokens=workload.shared_prefix_tokens or 0,
+        max_request_tokens=workload.max_request_tokens,
+        requests_per_s=requests_per_s(workload.arrivals),
+        max_concurrency=_concurrency(workload.arrivals),
+    )
+
+
+class _Lengths(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of a demand that follow from the lengths alone."""
+
+    prompt_mean_tokens: float
+    prompt_p99_tokens: float
+    output_mean_tokens: float
+    output_longest_tokens: float
+    live_mean_tokens: float
+    live_sd_tokens: float
+    has_spread: bool
+
+
+@lru_cache(maxsize=_KEPT)
+def _looked_at(content: bytes) -> _Lengths:
+    """Return the figures of prompt and output lengths."""
+    prompt, output = msgspec.msgpack.decode(content, type=tuple[Lengths, Lengths])
     spread = has_spread(output)
     live_mean, live_sd = _live_tokens(prompt, output, spread=spread)
-    return Demand(
+    return _Lengths(
         prompt_mean_tokens=mean_tokens(prompt),
-        prompt_p99_tokens=float(quantiles_tokens(prompt, np.array([0.99]))[0]),
+        prompt_p99_tokens=float(quantiles_tokens(prompt, _P99)[0]),
         output_mean_tokens=mean_tokens(output),
         output_longest_tokens=longest_tokens(output),
         live_mean_tokens=live_mean,
         live_sd_tokens=live_sd,
         has_spread=spread,
-        shared_prefix_tokens=workload.shared_prefix_tokens or 0,
-        max_request_tokens=workload.max_request_tokens,
-        requests_per_s=requests_per_s(workload.arrivals),
-        max_concurrency=_concurrency(workload.arrivals),
     )
 
 
