@@ -14,6 +14,7 @@ from api_schemas.workload import (
     ClosedLoop,
     LognormalLength,
     PoissonArrivals,
+    Preset,
     UniformLength,
     Workload,
 )
@@ -21,8 +22,10 @@ from service.tuning.estimate import estimate
 from service.tuning.recommend import recommend, understand
 from service.tuning.search.baseline import baseline_of
 from service.tuning.search.finder import assess_all, find_best, size_all
+from service.tuning.search.problem import Problem
 from service.tuning.search.ranking import merit, rank_key
 from service.tuning.search.refining import refine
+from service.tuning.search.trial import Trial
 
 MODELS = (
     "meta-llama/Llama-3.1-8B-Instruct",
@@ -184,6 +187,50 @@ def test_a_tighter_limit_is_kept_or_refused(request: TuningRequest, factor: floa
 
     for outcome in advice.estimate.slo if advice.feasible else []:
         assert outcome.margin >= 0
+
+
+token_targets = st.builds(
+    LatencyTarget,
+    metric=st.sampled_from(["tpot", "itl"]),
+    percentile=st.sampled_from([50, 90, 95, 99]),
+    limit_ms=st.floats(10, 120),
+)
+A_CLOSER_RACE = 0.9
+"""Two simulated runs of a finite load differ by this much for no reason that a search sees."""
+
+
+@FEW
+@given(
+    request=requests,
+    target=token_targets,
+    preset=st.sampled_from(["batch", "chat", "api", "code_generation"]),
+    factor=st.sampled_from([1.1, 1.5, 2.0]),
+)
+def test_a_looser_limit_never_makes_the_answer_worse(
+    request: TuningRequest, target: LatencyTarget, preset: Preset, factor: float
+) -> None:
+    """What keeps a tight limit keeps a loose one: the pick stays feasible and as good."""
+    arrivals = request.workload.arrivals if request.workload else None
+    workload = Workload(preset=preset, arrivals=None if preset == "batch" else arrivals)
+    asked = changed(request, workload=workload)
+    tight, loose = (picked(asked, target, factor=by) for by in (1.0, factor))
+    if tight is None or not tight[1].meets:
+        return
+
+    assert loose is not None
+    assert loose[1].meets
+    at_tight, at_loose = merit(*tight), merit(tight[0], loose[1])
+    assert at_loose >= A_CLOSER_RACE * at_tight
+
+
+def picked(
+    request: TuningRequest, target: LatencyTarget, *, factor: float
+) -> tuple[Problem, Trial] | None:
+    """Return the problem and its pick when the limit is this many times as loose."""
+    limit = msgspec.structs.replace(target, limit_ms=target.limit_ms * factor)
+    problem, _ = understand(changed(request, slo=Slo(targets=[limit])))
+    found = find_best(problem)
+    return None if found.pick is None else (found.problem, found.pick)
 
 
 @FEW

@@ -2,7 +2,7 @@
 
 import operator
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -106,18 +106,25 @@ def with_carried_capacity(problem: Problem, pick: Trial) -> Trial:
 
 def _guessed_factor(problem: Problem, pick: Trial, *, closed: float) -> float:
     """Return the closed form's capacity under limits tightened by the tails that it misses."""
-    mean = try_out(problem, pick.sized, copies=pick.copies)
-    targets = [
-        msgspec.structs.replace(
-            target,
-            limit_ms=target.limit_ms * _share_without_tail(mean, pick, target),
-        )
-        for target in problem.filled.slo.targets
-    ]
+    targets = without_tails(problem, pick, problem.filled.slo.targets)
     if targets == problem.filled.slo.targets:
         return closed
+    mean = try_out(problem, pick.sized, copies=pick.copies)
     tightened = with_capacity(problem, mean, near=closed, targets=targets)
     return min(closed, tightened.capacity_factor or closed)
+
+
+def without_tails(
+    problem: Problem, simulated: Trial, targets: Sequence[LatencyTarget]
+) -> list[LatencyTarget]:
+    """Return the limits for the closed form: tightened by the tails that the simulation shows."""
+    mean = try_out(problem, simulated.sized, copies=simulated.copies)
+    return [
+        msgspec.structs.replace(
+            target, limit_ms=target.limit_ms * _share_without_tail(mean, simulated, target)
+        )
+        for target in targets
+    ]
 
 
 def _share_without_tail(mean: Trial, simulated: Trial, target: LatencyTarget) -> float:

@@ -6,7 +6,7 @@ from service.tuning.search.carried import GENEROUS
 from service.tuning.search.misfit import Misfit
 from service.tuning.search.problem import Problem
 from service.tuning.search.ranking import merit, ranked, speed_per_s, throughput_tokens_per_s
-from service.tuning.search.refining import assess, confirm, refine
+from service.tuning.search.refining import Refined, assess, confirm, is_slow_by_cap, refine
 from service.tuning.search.settling import (
     DOUBT,
     by_confirmed_capacity,
@@ -54,9 +54,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 def find_best(problem: Problem) -> Found:
     """Return the best configuration for the objective, and what it was compared with."""
     problem, trials, misfits = _explored(problem)
-    refined = [refine(problem, trial) for trial in trials[:_REFINED]]
+    refined = _refined(problem, trials)
     budgets = {_layout(one.best): one.token_trials for one in refined}
-    shortlist = ranked(problem, [*(one.best for one in refined), *trials[_REFINED:]])
+    rest = [trial for trial in trials if _layout(trial) not in budgets]
+    shortlist = ranked(problem, [*(one.best for one in refined), *rest])
     finalists = _confirmed(problem, shortlist)
     problem, finalists = settle_by_simulation(problem, finalists)
     finalists = by_confirmed_capacity(problem, finalists)
@@ -72,6 +73,19 @@ def find_best(problem: Problem) -> Found:
         misfits=tuple(misfits),
         token_trials=compared,
     )
+
+
+def _refined(problem: Problem, trials: list[Trial]) -> list[Refined]:
+    """Return the first few refined; where none keeps the limits, those that a lower cap may help.
+
+    Layouts are ranked with the largest cap that their memory carries, which says little where it
+    is the cap that breaks the limits of all.
+    """
+    refined = [refine(problem, trial) for trial in trials[:_REFINED]]
+    if any(one.best.meets for one in refined):
+        return refined
+    helped = (trial for trial in trials[_REFINED:] if is_slow_by_cap(problem, trial))
+    return [*refined, *(refine(problem, trial) for trial in helped)]
 
 
 def find_some(problem: Problem) -> Found:

@@ -1,8 +1,10 @@
 """Where the time per token reaches its limit: the concurrency to admit at most."""
 
+from collections.abc import Sequence
+
 import msgspec
 
-from api_schemas.slo import Slo
+from api_schemas.slo import LatencyTarget, Slo
 from api_schemas.workload import ClosedLoop
 from service.tuning.search.problem import Problem
 from service.tuning.search.trial import Trial, closed_form, prepared
@@ -11,19 +13,22 @@ _STEADY = frozenset({"tpot", "itl"})
 """Metrics that the number of running requests decides; a queue in front does not."""
 _STEPS = 6
 _BURST = 1.1
-"""Head-room above the point, so that short bursts are not queued for nothing."""
+"""Head-room above the point where requests come in bursts: they should not queue for nothing."""
 
 
-def operating_point(problem: Problem, trial: Trial) -> float | None:
+def operating_point(
+    problem: Problem, trial: Trial, *, targets: Sequence[LatencyTarget] | None = None
+) -> float | None:
     """Return the largest concurrency of one copy whose time per token stays in the limits.
 
     None without such limits, or when even the present cap keeps them. Found by halving the
-    interval on closed loops with the closed form.
+    interval on closed loops with the closed form. `targets` replace the limits of the problem.
     """
-    slo = _steady_limits(problem.filled.slo)
+    limits = steady_targets(problem.filled.slo) if targets is None else list(targets)
     cap = trial.sized.admission.value
-    if not slo.targets:
+    if not limits:
         return None
+    slo = Slo(targets=limits)
     prediction = prepared(problem, trial.sized)
 
     def holds(concurrency: int) -> bool:
@@ -43,8 +48,9 @@ def operating_point(problem: Problem, trial: Trial) -> float | None:
             low = middle
         else:
             high = middle
-    return low * _BURST
+    return low * _BURST if trial.is_open_loop else low
 
 
-def _steady_limits(slo: Slo) -> Slo:
-    return Slo(targets=[target for target in slo.targets if target.metric in _STEADY])
+def steady_targets(slo: Slo) -> list[LatencyTarget]:
+    """Return the limits that the number of running requests decides."""
+    return [target for target in slo.targets if target.metric in _STEADY]

@@ -10,7 +10,9 @@ from service.tuning.search.admission_rule import (
     least_for_load,
     round_down,
 )
-from service.tuning.search.operating_point import operating_point
+from service.tuning.search.carried import without_tails
+from service.tuning.search.limits_kept import keeps_latencies
+from service.tuning.search.operating_point import operating_point, steady_targets
 from service.tuning.search.problem import Problem, whole
 from service.tuning.search.ranking import merit, rank_key
 from service.tuning.search.sizing import Sized, with_admission, with_batched_tokens
@@ -27,6 +29,10 @@ _MOST_STEPS = 64
 _BACK_OFF = 0.8
 """The guides step back to 0.8 of the cap where preemptions begin."""
 _BACK_OFF_STEPS = 4
+_RETREATS = 3
+"""Caps that are simulated below one whose tokens come too slowly."""
+_WORTH_A_TRY = 1.15
+"""A cap between two others is simulated when it is this far above the lower one."""
 _NO_QUEUE = 0.01
 """Waiting over running requests up to which nobody notices a queue."""
 
@@ -73,6 +79,14 @@ def refine(problem: Problem, trial: Trial) -> Refined:
     return Refined(best=best, token_trials=tuple(compared))
 
 
+def is_slow_by_cap(problem: Problem, trial: Trial) -> bool:
+    """Whether tokens come too slowly, which a lower cap mends, and nothing else is missed."""
+    steady = steady_targets(problem.filled.slo)
+    others = [target for target in problem.filled.slo.targets if target not in steady]
+    performance = trial.performance
+    return keeps_latencies(performance, others) and not keeps_latencies(performance, steady)
+
+
 def starves(problem: Problem, trial: Trial) -> bool:
     """Whether long prompts take so many steps that the requests behind them starve."""
     budget = trial.sized.effective.max_num_batched_tokens or 1
@@ -113,6 +127,13 @@ def _at_operating_point(problem: Problem, trial: Trial) -> Trial:
 
 
 def confirm(problem: Problem, trial: Trial) -> Trial:
+    """Return the trial simulated, its cap stepped back from preemptions and slow tokens."""
+    simulated = _without_preemptions(problem, trial)
+    simulated = _within_token_limits(problem, simulated)
+    return _with_room_for_load(problem, trial, simulated)
+
+
+def _without_preemptions(problem: Problem, trial: Trial) -> Trial:
     """Return the trial simulated, its cap stepped back while preemptions are predicted."""
     limit = problem.filled.slo.max_preemptions_per_request or 0.0
     simulated = _simulate(problem, trial)
@@ -126,7 +147,48 @@ def confirm(problem: Problem, trial: Trial) -> Trial:
         if lower is None:
             break
         simulated = _simulate(problem, lower)
-    return _with_room_for_load(problem, trial, simulated)
+    return simulated
+
+
+def _within_token_limits(problem: Problem, simulated: Trial) -> Trial:
+    """Return the trial with a cap whose time per token the simulation finds within the limits.
+
+    The operating point comes from the closed form, which knows no tails. Where the simulation
+    refuses it, a lower cap is looked for; the trial stays as it is where none keeps the limits.
+    """
+    refused, kept = simulated, None
+    for _ in range(_RETREATS):
+        lower = _retreated(problem, refused, kept)
+        if lower is None:
+            break
+        again = _simulate(problem, lower)
+        refused, kept = (refused, again) if again.meets else (again, kept)
+    return kept or simulated
+
+
+def _retreated(problem: Problem, refused: Trial, kept: Trial | None) -> Trial | None:
+    """Return the trial with the next cap to try below a refused one; None when there is none."""
+    cap = _cap_without_tails(problem, refused) if kept is None else _cap_between(kept, refused)
+    if cap is None:
+        return None
+    lower = _lowered(problem, refused, cap=cap, limited_by_slo=True)
+    return lower if lower is not None and lower.meets else None
+
+
+def _cap_without_tails(problem: Problem, refused: Trial) -> int | None:
+    """Return the operating point under limits tightened by the tails of the simulation."""
+    targets = steady_targets(problem.filled.slo)
+    if problem.pin.max_num_seqs is not None or keeps_latencies(refused.performance, targets):
+        return None
+    point = operating_point(problem, refused, targets=without_tails(problem, refused, targets))
+    highest = round_down(refused.sized.admission.value - 1)
+    return None if point is None or highest < 1 else min(round_down(point), highest)
+
+
+def _cap_between(kept: Trial, refused: Trial) -> int | None:
+    low, high = kept.sized.admission.value, refused.sized.admission.value
+    middle = round_down((low * high) ** 0.5)
+    return middle if low * _WORTH_A_TRY <= middle < high else None
 
 
 def _with_room_for_load(problem: Problem, trial: Trial, simulated: Trial) -> Trial:
