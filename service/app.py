@@ -25,7 +25,8 @@ from service.api.context import Context, utc_now
 from service.api.cors import origins_of
 from service.api.edge import Edge
 from service.api.guards import GUARDS
-from service.api.mcp import make_plugin
+from service.api.mcp import PATH, make_plugin
+from service.api.mcp_older import OlderRevisions
 from service.api.metrics import Metrics
 from service.api.problems import problem_response
 from service.api.routes import make_router
@@ -97,7 +98,7 @@ def create_app(
     )
     app.state.context = context
     app.asgi_handler = Edge(
-        app.asgi_handler,
+        OlderRevisions(app.asgi_handler, path=PATH, max_body_bytes=settings.max_body_bytes),
         metrics=context.metrics,
         record=partial(record_request, context),
         max_concurrent_requests=settings.max_concurrent_requests,

@@ -53,6 +53,7 @@ _STORES: dict[str, Any] = {
 
 _Connection = ASGIConnection[Any, Any, Any, Any]
 _Function = Callable[[bytes, Request[Any, Any, Any], Context], Response[bytes]]
+_Tool = Callable[..., MCPToolResult]
 _Arguments = JSONBody[dict[str, Any] | None]
 """What a tool was called with; the route says whether it is right."""
 
@@ -99,20 +100,39 @@ def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Respons
     )
 
 
-@post(
-    f"{PATH}/tools/recommend",
-    operation_id="createRecommendation",
-    guards=[only_as_tool],
-    exception_handlers={Exception: answer_problem},
-    sync_to_thread=True,
-)
-@mcp_tool(
+def _tool(
+    name: str,
+    *,
+    operation_id: str,
+    takes: type[msgspec.Struct],
+    annotations: dict[str, Any],
+    description: str,
+) -> Callable[[_Tool], HTTPRouteHandler]:
+    """Return what makes a function a tool that takes the body of a route."""
+    route = post(
+        f"{PATH}/tools/{name}",
+        operation_id=operation_id,
+        guards=[only_as_tool],
+        exception_handlers={Exception: answer_problem},
+        sync_to_thread=True,
+    )
+    tool = mcp_tool(
+        name,
+        description=description,
+        input_schema=input_schema(takes),
+        annotations=annotations,
+    )
+    return lambda function: route(tool(function))
+
+
+@_tool(
     "recommend",
+    operation_id="createRecommendation",
+    takes=TuningRequest,
+    annotations=_STORES,
     description="Choose vLLM launch settings for a model on GPUs, with a reason for each, "
     "predicted memory and latency, and files to commit. Give load and latency targets where they "
     "are known; what is assumed otherwise is in the answer, which is stored under its id.",
-    input_schema=input_schema(TuningRequest),
-    annotations=_STORES,
 )
 def recommend(
     request: Request[Any, Any, Any], context: InjectedContext, data: _Arguments = None
@@ -123,19 +143,13 @@ def recommend(
     return _result(answer, text=files[DECISION_FILE])
 
 
-@post(
-    f"{PATH}/tools/estimate",
-    operation_id="createEstimate",
-    guards=[only_as_tool],
-    exception_handlers={Exception: answer_problem},
-    sync_to_thread=True,
-)
-@mcp_tool(
+@_tool(
     "estimate",
+    operation_id="createEstimate",
+    takes=EstimateRequest,
+    annotations=_READS,
     description="Predict memory, latency and throughput of a model on GPUs with given vLLM "
     "settings; a configuration that does not fit is an answer too. Nothing is stored.",
-    input_schema=input_schema(EstimateRequest),
-    annotations=_READS,
 )
 def estimate(
     request: Request[Any, Any, Any], context: InjectedContext, data: _Arguments = None
@@ -145,20 +159,14 @@ def estimate(
     return _result(answer, text=msgspec.json.encode(answer).decode())
 
 
-@post(
-    f"{PATH}/tools/check",
-    operation_id="createCheck",
-    guards=[only_as_tool],
-    exception_handlers={Exception: answer_problem},
-    sync_to_thread=True,
-)
-@mcp_tool(
+@_tool(
     "check",
+    operation_id="createCheck",
+    takes=CheckRequest,
+    annotations=_READS,
     description="Judge existing vLLM commands, compose files and Kubernetes manifests: what is "
     "wrong, where, why and what to write instead. With model and hardware it tells whether they "
     "fit. Nothing is stored or run.",
-    input_schema=input_schema(CheckRequest),
-    annotations=_READS,
 )
 def check(
     request: Request[Any, Any, Any], context: InjectedContext, data: _Arguments = None

@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
 from api_schemas.access import Scope
+from service.api.mcp_older import OLDER
 from service.embedded import store_url
 from service.store.api_keys import ApiKeyStore
 from service.store.client import connect
@@ -234,6 +235,110 @@ def test_a_tool_does_no_more_than_the_key_allows(service: ServiceProcess) -> Non
     assert json.loads(result.content[0].text)["code"] == "forbidden"
 
 
+def test_a_client_of_an_older_revision_calls_tools(service: ServiceProcess) -> None:
+    """The handshake, the list and a call, as the protocol's own client did before 2026."""
+
+    async def conversation() -> tuple[str | None, set[str], CallToolResult, str]:
+        async with (
+            httpx2.AsyncClient(headers=_key(service, "recommend"), timeout=60) as http,
+            Client(
+                streamable_http_client(f"{service.base_url}/mcp", http_client=http), mode="legacy"
+            ) as client,
+        ):
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            called = await client.call_tool("check", _ROUTES["check"][1])
+            read = await client.read_resource("litestar://openapi")
+            return client.protocol_version, tools, called, read.contents[0].text
+
+    version, tools, called, document = asyncio.run(conversation())
+
+    assert version == OLDER[-1]
+    assert tools == set(_ROUTES)
+    assert not called.is_error
+    assert called.structured_content["findings"]
+    assert json.loads(document)["openapi"]
+
+
+def _say(
+    service: ServiceProcess, headers: dict[str, str], method: str, **message: object
+) -> httpx.Response:
+    """Send a message of an older revision as it goes over the wire."""
+    body = {"jsonrpc": "2.0", "method": method, **message}
+    return service.client.post("/mcp", json=body, headers=headers)
+
+
+@pytest.mark.parametrize("revision", OLDER)
+def test_every_older_revision_is_answered(service: ServiceProcess, revision: str) -> None:
+    """Handshake, notification and call in the revision that was asked for, without a session."""
+    headers = _key(service, "recommend")
+    asked = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "old"}}
+    named = {**headers, "MCP-Protocol-Version": revision}
+    estimate = {"name": "estimate", "arguments": _ROUTES["estimate"][1]}
+
+    greeted = _say(service, headers, "initialize", id=0, params=asked)
+    ready = _say(service, named, "notifications/initialized")
+    called = _say(service, named, "tools/call", id="a", params=estimate)
+    pinged = _say(service, headers, "ping", id=2)
+
+    assert greeted.json()["id"] == 0
+    greeting = greeted.json()["result"]
+    assert greeting["protocolVersion"] == revision
+    assert greeting["capabilities"] == {"tools": {}, "resources": {}}
+    assert greeting["serverInfo"]["name"] == "Setpoint"
+    assert "`recommend`" in greeting["instructions"]
+    assert "mcp-session-id" not in greeted.headers
+    assert (ready.status_code, ready.content) == (202, b"")
+    assert called.json()["id"] == "a"
+    assert called.json()["result"]["structuredContent"]["fits"]
+    assert (pinged.status_code, pinged.json()["result"]) == (200, {})
+
+
+def test_an_unknown_revision_is_offered_the_newest_with_a_handshake(
+    service: ServiceProcess,
+) -> None:
+    """Whoever asks for what is not spoken here can decide whether to go on."""
+    asked = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "old"}}
+
+    answer = _say(service, _key(service, "recommend"), "initialize", id=1, params=asked)
+
+    assert answer.json()["result"]["protocolVersion"] == OLDER[-1]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("tools/call", {"name": "none"}, -32602),
+        ("tools/call", {}, -32602),
+        ("tools/call", {"name": 5}, -32602),
+        ("logging/setLevel", {"level": "debug"}, -32601),
+        ("tools/list", {"cursor": "none"}, -32602),
+    ],
+)
+def test_errors_of_older_revisions_are_answers(
+    service: ServiceProcess, method: str, params: dict[str, Any], code: int
+) -> None:
+    """Older clients take any other status than 200 for a broken connection."""
+    answer = _say(service, _key(service, "recommend"), method, id=7, params=params)
+
+    assert answer.status_code == 200
+    assert answer.json()["id"] == 7
+    assert answer.json()["error"]["code"] == code
+
+
+@pytest.mark.parametrize("method", ["initialize", "notifications/initialized", "ping"])
+@pytest.mark.parametrize(("scopes", "status"), [((), 401), (("read",), 403)])
+def test_older_messages_pass_the_same_guards(
+    service: ServiceProcess, method: str, scopes: tuple[str, ...], status: int
+) -> None:
+    """Not even the handshake is answered to whoever may not recommend."""
+    headers = _key(service, *scopes) if scopes else {}
+
+    answer = _say(service, headers, method, id=1)
+
+    assert answer.status_code == status
+    assert answer.json()["code"] in {"unauthorized", "forbidden"}
+
+
 @pytest.mark.parametrize(
     ("scopes", "status"), [((), 401), (("read",), 403), (("recommend",), 200), (("admin",), 200)]
 )
@@ -277,6 +382,14 @@ def test_a_call_takes_one_request_from_the_budget(tmp_path: Path) -> None:
         (b"[" * 5000, 413),
         (b'{"id": 1' + b"0" * 400 + b"}", 400),
         (b"\xff", 400),
+        (b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]', 400),
+        (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}', 400),
+        (b'{"jsonrpc": "2.0", "id": null, "method": "tools/list"}', 400),
+        (b'{"jsonrpc": "2.0", "id": {}, "method": "tools/list"}', 400),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": []}', 400),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": 1}}', 400),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "x", "params": ' + b"[" * 99 + b"}", 413),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * 20_000_000 + b'"}', 413),
     ],
 )
 def test_what_is_no_message_is_refused(service: ServiceProcess, body: bytes, status: int) -> None:
