@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
+from functools import lru_cache
 
 from api_schemas.base import Json
 from api_schemas.estimate import MemoryBreakdown, Performance
@@ -16,6 +17,8 @@ from service.tuning.render.rendering import Rendering
 from service.tuning.render.signals import watch_list
 from service.tuning.render.text import one_line
 
+_SHORT = 512
+"""Characters of texts that are remembered: reasons and sources repeat."""
 _UNSAFE = re.compile(r"[\\|`*_<>\[\]#]")
 
 
@@ -43,6 +46,11 @@ def decision_record(rendering: Rendering) -> RenderedFile:
 
 def escape(text: str) -> str:
     """Return text that Markdown shows as it is, on one line."""
+    return _escaped(text) if len(text) <= _SHORT else _escaped.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _escaped(text: str) -> str:
     line = one_line(text)
     return _UNSAFE.sub(r"\\\g<0>", line) if _UNSAFE.search(line) else line
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 40
 
 
-class Rendering(msgspec.Struct, frozen=True, kw_only=True):
+class Rendering(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One recommended configuration, and what is known of it.
 
     Only `model_id`, `config`, `version` and `node` are needed; the rest makes the files say more.
@@ -64,7 +65,7 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
             return self.config
         return replace(self.config, served_model_name=[self.served_model_name])
 
-    @property
+    @cached_property
     def argv(self) -> list[str]:
         """The command: `vllm serve MODEL --flag value ...`."""
         return to_argv(self.model_id, self.settings, self.version)
