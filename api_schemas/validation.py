@@ -24,7 +24,15 @@ ValidationStatus = Literal[
     "timed_out",
 ]
 TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
-FailureStage = Literal["lease", "start", "ready", "load", "parse", "lost"]
+FailureStage = Literal["no-worker", "lease", "start", "ready", "load", "parse", "lost"]
+"""no-worker: it was queued, and no live worker could take it any more."""
+WhenNoWorker = Annotated[
+    Literal["reject", "wait"],
+    Meta(
+        description="reject: refused when no live worker can take it, and ended as failed (stage "
+        "no-worker) when none could for 300 s while it was queued. wait: queued until one can."
+    ),
+]
 Verdict = Literal["pass", "fail", "inconclusive"]
 
 
@@ -60,7 +68,7 @@ class ValidationPlan(Value, frozen=True, kw_only=True):
         | None
     ) = None
     webhook: Webhook | None = None
-    when_no_worker: Literal["reject", "wait"] = "reject"
+    when_no_worker: WhenNoWorker = "reject"
 
 
 class Environment(Record, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ from service.store.recommendations import RecommendationStore
 from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
 from service.store.webhooks import WebhookStore
+from service.sweep import Sweeper
 from service.telemetry import start_telemetry
 from service.webhooks.dispatcher import Dispatcher
 from service.webhooks.sending import reach_of
@@ -79,7 +80,7 @@ def create_app(
             lifespan.append(_embedded_store(settings))
     if settings.warm_up:
         lifespan.append(_warming_up)
-    lifespan.append(_delivering(settings, client, now=now))
+    lifespan += [_delivering(settings, client, now=now), _sweeping(settings, client, now=now)]
     context = make_context(settings, client, now=now)
     tracing, guards = _tracing(settings, lifespan)
 
@@ -191,6 +192,15 @@ def _delivering(
         folder = settings.webhook_secrets_dir
         reach = reach_of(networks=settings.webhook_networks, redirects=settings.webhook_redirects)
         with Dispatcher(store, validations, secrets_dir=folder, reach=reach, now=now):
+            yield
+
+    return lifespan
+
+
+def _sweeping(settings: Settings, client: redis.Redis, *, now: Callable[[], datetime]) -> _Lifespan:
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncIterator[None]:
+        with Sweeper(client, retention=_retention(settings), now=now):
             yield
 
     return lifespan

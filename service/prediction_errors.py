@@ -4,9 +4,12 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from api_schemas.estimate import EstimateRequest
 from api_schemas.hardware import Hardware
 from api_schemas.measurement import Measurement
+from api_schemas.workload import Workload
 from service.calibrations import Clock, known_calibrations
 from service.store.measurements import MeasurementStore
 from service.store.prediction_errors import OTHER, ErrorGroup
@@ -14,6 +17,7 @@ from service.tuning.errors import TuningError
 from service.tuning.estimate import estimate
 from service.tuning.hardware.catalogue import resolve_hardware
 from service.tuning.measurements.prediction_errors import prediction_errors
+from service.tuning.played_run import run_of
 from service.tuning.situation import ModelResolver
 
 if TYPE_CHECKING:
@@ -54,7 +58,10 @@ class Judge:
         """
         for item in itertools.islice(measurements, _MOST_AT_ONCE):
             request = EstimateRequest(
-                model=item.model, hardware=item.hardware, engine=item.engine, workload=item.workload
+                model=item.model,
+                hardware=item.hardware,
+                engine=item.engine,
+                workload=_as_it_ran(item),
             )
             try:
                 predicted = estimate(
@@ -69,6 +76,15 @@ class Judge:
                 gpu=gpu_label(item.hardware), model_family=family, basis=predicted.basis
             )
             self._store.errors.add(group, prediction_errors(item.observed, predicted))
+
+
+def _as_it_ran(item: Measurement) -> Workload:
+    """Return the load of a measurement with its end: a test is no service that goes on."""
+    arrivals, completed = item.workload.arrivals, item.observed.completed
+    if arrivals is None or completed is None:
+        return item.workload
+    ending = run_of(arrivals, num_requests=completed)
+    return msgspec.structs.replace(item.workload, arrivals=ending)
 
 
 def gpu_label(hardware: Hardware) -> str:

@@ -23,7 +23,7 @@ from api_schemas.worker import WorkerDevice, WorkerNode
 from service.identifiers import timestamp
 from service.store.client import reaching_the_store
 from service.store.validations import Change, ValidationStore
-from service.store.waiting import count_waiting, is_waiting
+from service.store.waiting import WaitingRun, count_waiting, is_waiting
 from service.tuning.errors import UnknownGpu
 from service.tuning.hardware.catalogue import find_gpu
 
@@ -149,6 +149,11 @@ def most_devices(node: WorkerNode, queue: str) -> int:
     if queue == node_queue(node.node):
         return 1
     return _most_of([item for item in node.devices if gpu_queue(item.name) == queue], node)
+
+
+def serves(node: WorkerNode, run: WaitingRun) -> bool:
+    """Tell whether a live node would ever take a waiting run."""
+    return run.queue in node.queues and most_devices(node, run.queue) >= run.devices
 
 
 def devices_for(plan: ValidationPlan, node: WorkerNode, *, gpu: str) -> list[WorkerDevice]:

@@ -13,14 +13,13 @@ from rq.worker import RoundRobinWorker
 
 from api_schemas.worker import WorkerNode
 from service.log import configure_logging, get_logger
-from service.queue import FUNCTION, heal, ticket_queues
+from service.queue import FUNCTION, ticket_queues
 from service.settings import InvalidSettings
 from service.store import workers as registry
 from service.store.client import StoreUnavailable, ping
-from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
 from service.store.webhooks import WebhookStore
-from service.studies import heal_studies
+from service.sweep import sweep
 from service.webhooks.dispatcher import Dispatcher
 from service.webhooks.sending import reach_of
 from workers.inventory import describe_node, find_devices
@@ -68,7 +67,7 @@ def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) 
     store = ValidationStore(client, retention=settings.retention)
     node = describe_node(settings)
     end_leftovers(registry.store_identity(client), settings.node, is_claimed=store.is_claimed)
-    heartbeat = threading.Thread(target=_beat, args=(client, store, node, stop), daemon=True)
+    heartbeat = threading.Thread(target=_beat, args=(client, settings, node, stop), daemon=True)
     heartbeat.start()
     importlib.import_module(_PREDICTIONS)
     try:
@@ -100,9 +99,9 @@ def _dispatcher(
 
 
 def _beat(
-    client: redis.Redis, store: ValidationStore, node: WorkerNode, stop: threading.Event
+    client: redis.Redis, settings: WorkerSettings, node: WorkerNode, stop: threading.Event
 ) -> None:
-    """Say regularly that the node lives, and heal lost runs; a store that is away comes back."""
+    """Say regularly that the node lives, and sweep; whatever goes wrong, the next beat comes."""
     while True:
         try:
             now = datetime.now(UTC)
@@ -110,10 +109,11 @@ def _beat(
                 node, heartbeat_at=now.isoformat(), devices=find_devices()[0]
             )
             registry.register(client, seen)
-            heal(client, store, now=now)
-            heal_studies(client, StudyStore(client), now=now)
+            sweep(client, retention=settings.retention, now=now)
         except StoreUnavailable as error:
             _log.warning("heartbeat_failed", reason=str(error))
+        except Exception:  # noqa: BLE001  # a node without a heartbeat is gone for all others
+            _log.exception("heartbeat_broke")
         if stop.wait(HEARTBEAT_S):
             return
 

@@ -21,9 +21,9 @@ from service.tuning.engine.versions import EngineVersion, parse_version
 from service.tuning.errors import TuningError
 from service.tuning.estimate import estimate
 from service.tuning.models.spec import ModelSpec
-from service.tuning.played_run import PlayedRun
+from service.tuning.played_run import PlayedRun, run_of
 from workers.launch import Launch, adapt_to_cpu, launch_of
-from workers.traffic import Load, run_of
+from workers.traffic import Load
 
 ResolveModel = Callable[[ModelRef], ModelSpec]
 _GIB = 1024**3

@@ -8,11 +8,8 @@ import numpy as np
 
 from api_schemas.workload import (
     Arrivals,
-    ClosedLoop,
     FixedLength,
-    GammaArrivals,
     Lengths,
-    PoissonArrivals,
     Trace,
     UniformLength,
     Users,
@@ -58,13 +55,6 @@ def share_of(arrivals: Arrivals | None, *, replicas: int) -> Arrivals:
     if arrivals is None or isinstance(arrivals, Users):
         raise ValueError("the workload states no arrivals that can be played")
     return arrivals_of_one(arrivals, copies=replicas)
-
-
-def run_of(arrivals: Arrivals, *, num_requests: int) -> Arrivals:
-    """Return arrivals that end after so many requests; those that end by themselves as they are."""
-    if isinstance(arrivals, PoissonArrivals | GammaArrivals | ClosedLoop):
-        return msgspec.structs.replace(arrivals, num_requests=num_requests)
-    return arrivals
 
 
 def make_load(

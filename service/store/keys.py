@@ -120,6 +120,23 @@ def leasing_runs() -> str:
     return f"{_PREFIX}:runs:leasing-by-devices"
 
 
+UNSERVED_LIFETIME_S = 60
+"""That nobody can serve a run is forgotten when nobody has looked for so long."""
+
+
+def unserved_since(identifier: str) -> str:
+    """Text: the store's clock when a waiting run was first seen that no live node can serve.
+
+    It lives `UNSERVED_LIFETIME_S` after each look.
+    """
+    return f"{_PREFIX}:run:{identifier}:unserved-since"
+
+
+def sweep_turn() -> str:
+    """Text: that an API process swept just now; lives until the next sweep is due."""
+    return f"{_PREFIX}:sweep-turn"
+
+
 def turn_counter() -> str:
     """Number: how many runs were ever taken."""
     return f"{_PREFIX}:turn"

@@ -56,6 +56,12 @@ local owner = string.gsub(cjson.decode(ARGV[4])[best_kind], '{id}', best_id)
 redis.call('SET', owner, ARGV[2], 'EX', ARGV[3])
 return {best, turn}
 """
+_UNSERVED = """
+local now = tonumber(redis.call('TIME')[1])
+local since = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], since or now, 'EX', ARGV[1])
+return now - tonumber(since or now)
+"""
 _OWNER_KEYS = {
     "validation": keys.validation_owner("{id}"),
     "study": keys.study_owner("{id}"),
@@ -136,6 +142,33 @@ def is_waiting(client: redis.Redis, run: WaitingRun) -> bool:
     """Tell whether nobody has taken it yet."""
     with reaching_the_store():
         return client.zscore(keys.waiting_runs(), run.member) is not None
+
+
+def unserved_for_s(client: redis.Redis, identifier: str) -> int:
+    """Return for how many seconds nobody could serve a run, as was seen; the first look sees 0.
+
+    The store's own clock counts. A time in which nobody looked counts for nothing: after all was
+    down, nodes get the time to come back.
+    """
+    script = client.register_script(_UNSERVED)
+    with reaching_the_store():
+        age = script(keys=[keys.unserved_since(identifier)], args=[keys.UNSERVED_LIFETIME_S])
+    return int(str(age))
+
+
+def is_served(client: redis.Redis, identifier: str) -> None:
+    """Note that a live node can serve a run, or that nobody has to any more."""
+    with reaching_the_store():
+        client.delete(keys.unserved_since(identifier))
+
+
+def withdraw(client: redis.Redis, run: WaitingRun) -> bool:
+    """Take a run from those that wait; tell whether nobody else did so before.
+
+    Whoever withdrew it must end it: what neither waits nor is claimed counts as lost.
+    """
+    with reaching_the_store():
+        return bool(client.zrem(keys.waiting_runs(), run.member))
 
 
 def count_waiting(client: redis.Redis, queue: str, *, devices: int) -> int:

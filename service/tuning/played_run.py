@@ -9,6 +9,7 @@ import math
 import msgspec
 import numpy as np
 
+from api_schemas.workload import Arrivals, ClosedLoop, GammaArrivals, PoissonArrivals
 from service.tuning.simulation.traffic import MAX_REQUESTS, Traffic
 
 
@@ -29,6 +30,13 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it is short enough, and it is known when its requests came."""
         is_timed = self.offered_requests_per_s is None or self.sent_s is not None
         return is_timed and 0 < len(self.prompt_tokens) <= MAX_REQUESTS
+
+
+def run_of(arrivals: Arrivals, *, num_requests: int) -> Arrivals:
+    """Return arrivals that end after so many requests; those that end by themselves as they are."""
+    if isinstance(arrivals, PoissonArrivals | GammaArrivals | ClosedLoop):
+        return msgspec.structs.replace(arrivals, num_requests=num_requests)
+    return arrivals
 
 
 def traffic_of(played: PlayedRun, *, replicas: int) -> Traffic:

@@ -76,6 +76,26 @@ def test_a_measurement_tells_how_far_off_the_prediction_was(api: Client, other: 
     assert _metrics(api)[("setpoint_store_up", ())] == 1
 
 
+def test_a_short_test_is_not_judged_as_a_service_that_goes_on(api: Client) -> None:
+    """Of eight requests the tail is a large part: the throughput that is expected is that run's."""
+    body = _measurement()
+    body["workload"] |= {"arrivals": {"kind": "poisson", "requests_per_s": 4.0}}
+    run = body["workload"]["arrivals"] | {"num_requests": 8}
+    estimate = {name: body[name] for name in ("model", "hardware", "engine")}
+    estimate["workload"] = body["workload"] | {"arrivals": run}
+    expected = api.post("/estimates", json=estimate).json()["performance"]
+    rate = expected["requests_per_s"]
+    body["observed"] = {"requests_per_s": rate, "completed": 8, "ttft_ms": {"p50": 50.0}}
+
+    made = api.post("/measurements", json=body)
+
+    assert made.status_code == 201, made.text
+    assert rate < 3.9
+    bias = _named(_metrics(api), "setpoint_prediction_bias_ratio")
+    (found,) = [value for labels, value in bias.items() if "requests_per_s" in labels]
+    assert found == pytest.approx(0.0, abs=1e-3)
+
+
 def test_the_same_measurement_counts_once(api: Client) -> None:
     """What is stored once is judged once."""
     for _ in range(3):

@@ -1,11 +1,16 @@
 """Validations before and without a worker, and what workers say of themselves."""
 
+import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import redis
 
 from service.embedded import EmbeddedStore
-from service.store.workers import live_nodes
+from service.store import keys
+from service.store.workers import forget, live_nodes, register
+from service.sweep import Sweeper
+from service.unserved import GRACE_S
 from tests.integration.conftest import Client
 from tests.integration.test_validations import finished, recommend, validate
 from tests.integration.worker_process import WorkerProcess, until
@@ -50,6 +55,31 @@ def test_a_patient_plan_runs_once_a_worker_comes(
 
     assert record["status"] == "succeeded"
     assert record["environment"]["node"] == "late"
+
+
+def test_what_waits_for_a_worker_that_left_is_ended_by_the_api(
+    api: Client, embedded_store: EmbeddedStore, store_client: redis.Redis, tmp_path: Path
+) -> None:
+    """Its only node signs off before it takes the run: failed after the grace, and said why."""
+    with WorkerProcess(embedded_store.url, tmp_path, node="node-a") as worker:
+        until(lambda: live_nodes(store_client), "the worker's registration")
+        node = live_nodes(store_client)[0]
+        worker.terminate()
+    register(store_client, node)
+    validation = validate(api, recommend(api, "tiny"), "boot")
+    forget(store_client, node.node)
+
+    with Sweeper(store_client, retention=None, now=lambda: datetime.now(UTC), every_s=0.02):
+        mark = keys.unserved_since(validation.rpartition("/")[2])
+        until(lambda: store_client.exists(mark), "the first sweep")
+        assert api.get(validation).json()["status"] == "queued"
+        store_client.decrby(mark, GRACE_S)
+        until(lambda: api.get(validation).json()["finished_at"], "the end")
+    record = api.get(validation).json()
+
+    assert (record["status"], record["failure"]["stage"]) == ("failed", "no-worker")
+    assert "validate.gpu.CPU" in record["failure"]["reason"]
+    assert "sweep" in {thread.name for thread in threading.enumerate()}  # the API's own
 
 
 def test_a_queued_validation_is_cancelled_at_once(api: Client) -> None:

@@ -361,7 +361,7 @@ export interface components {
             reason: string;
             schema_version?: number;
             /** @enum {string} */
-            stage: "lease" | "load" | "lost" | "parse" | "ready" | "start";
+            stage: "lease" | "load" | "lost" | "no-worker" | "parse" | "ready" | "start";
         };
         /** FieldError */
         FieldError: {
