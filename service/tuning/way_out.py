@@ -17,7 +17,7 @@ from service.tuning.search.nearest_slo import RELAXED, changes_of_limits, reacha
 from service.tuning.search.problem import Problem
 
 T = TypeVar("T")
-_STEPS = 3
+_STEPS = 5
 """Changes that are made one upon the other before the last obstacle is named instead."""
 _NOTEWORTHY = 1.5
 """Relaxed limits this far above what is needed are tightened again."""
@@ -39,7 +39,7 @@ Ask = Callable[[TuningRequest], Answered]
 def with_way_out(first: Answered, ask: Ask) -> Core:
     """Return the answer with a nearest change that was asked for again and is feasible.
 
-    The change is followed up to three times, each on top of the last; where that ends at another
+    The change is followed up to five times, each on top of the last; where that ends at another
     obstacle, pins are let go of and larger parts tried. What still stands in the way afterwards
     is said.
     """
@@ -87,7 +87,7 @@ def _let_go(request: TuningRequest) -> TuningRequest:
 
 
 def _followed(request: TuningRequest, ask: Ask) -> Answered:
-    """Return the answer after up to three changes, feasible or not."""
+    """Return the answer after up to five changes, feasible or not."""
     answered = ask(request)
     for _ in range(_STEPS - 1):
         nearest = answered.core.nearest
@@ -143,10 +143,19 @@ def _offer(first: Answered, last: Answered) -> Nearest:
 
 
 def _still(first: Answered, last: Answered) -> Nearest:
-    """Return the changes as they are, with what they do not cure."""
-    binding = last.core.binding
+    """Return the changes as they are, with what they do not cure: said too, where people can."""
+    binding, further = last.core.binding, last.core.nearest
     remains = "" if binding is None else f" {binding.detail}"
-    return _between(first, last, detail=f"Asked again with this, it still cannot be met:{remains}")
+    if further is None or _changed(last.request, further) != last.request:
+        return _between(
+            first, last, detail=f"Asked again with this, it still cannot be met:{remains}"
+        )
+    made = _between(first, last, detail="")
+    return msgspec.structs.replace(
+        made,
+        change=f"{made.change}, and {further.change}",
+        detail=f"All of it is needed:{remains} {further.detail}",
+    )
 
 
 def _between(first: Answered, last: Answered, *, detail: str) -> Nearest:

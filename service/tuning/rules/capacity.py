@@ -6,8 +6,10 @@ from api_schemas.explanation import Source
 from service.tuning.memory.plan import GIB, MemoryPlan
 from service.tuning.models.inventory import weights
 from service.tuning.rules.base import Remark, Rule, RuleContext, vllm, with_plan
+from service.tuning.rules.domains import legal_tensor_parallel_sizes
 
 _HIGH_UTILIZATION = 0.95
+_WIDEST_NODE = 16
 _FAR_FROM_INVENTORY = 2.0
 """Formats that differ between file and memory make less than this."""
 _BUDGET = vllm("v1/worker/gpu_worker.py:determine_available_memory")
@@ -126,12 +128,33 @@ def _overhead_bytes(plan: MemoryPlan) -> float:
 
 
 def _more_gpus(context: RuleContext, plan: MemoryPlan) -> str:
-    node, ranks = context.node, context.tensor_parallel_size * context.pipeline_parallel_size
+    node, stages = context.node, context.pipeline_parallel_size
+    now = context.tensor_parallel_size
     share = plan.requested_bytes or plan.total_bytes
-    needed = ranks * plan.weights_bytes / max(1.0, share)
-    if node is not None and node.num_gpus > ranks:
-        return f"Split the model over more of the {node.num_gpus} GPUs (now {ranks})."
-    return f"Take a smaller or quantised checkpoint, or more than {needed:.1f} such GPUs."
+    wider = _wider(context, above=max(now, now * plan.weights_bytes / max(1.0, share)))
+    if node is not None and node.num_gpus > now * stages:
+        at = "" if wider is None else f", at least with tensor_parallel_size {wider}"
+        return f"Split the model over more of the {node.num_gpus} GPUs (now {now * stages}){at}."
+    smaller = "Take a smaller or quantised checkpoint"
+    if wider is None:
+        return f"{smaller}, or larger GPUs."
+    return (
+        f"{smaller}, larger GPUs, or at least {wider * stages} such GPUs with"
+        f" tensor_parallel_size {wider}."
+    )
+
+
+def _wider(context: RuleContext, *, above: float) -> int | None:
+    """Return the next tensor parallelism that divides the model, None without one on a node."""
+    if context.spec is None:
+        return None
+    sizes = legal_tensor_parallel_sizes(
+        context.spec,
+        num_gpus=_WIDEST_NODE,
+        version=context.version,
+        enable_expert_parallel=context.effective.enable_expert_parallel is True,
+    )
+    return next((size for size in sizes if size > above), None)
 
 
 def _more_memory(context: RuleContext, plan: MemoryPlan) -> str:

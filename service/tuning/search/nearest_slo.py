@@ -187,6 +187,9 @@ def _answer(
     load: float | None = None,
 ) -> Nearest:
     parts, details = [], []
+    lighter = None if hardware is not None or load is None else _at_load(problem, load)
+    if lighter is not None:
+        slo = _floors_at(problem, slo or problem.filled.slo, lighter)
     if hardware is not None:
         gpus = (hardware.gpus_per_node or 1) * hardware.nodes
         parts.append(f"{gpus} x {problem.node.gpu.name} instead of {problem.node.num_gpus}")
@@ -196,19 +199,32 @@ def _answer(
     if changed:
         parts.append("relax " + ", ".join(changed))
         details.append(_why_relaxed(trial))
-    lighter = None
-    if hardware is None and load is not None:
-        lighter = _at_load(problem, load)
-        rate = requests_per_s(lighter.arrivals) if lighter.arrivals is not None else load
-        parts.append(f"lower the load to about {figure(rate or load)} requests/s")
+    if lighter is not None:
+        parts.append(f"lower the load to about {figure(_rate(lighter))} requests/s")
     return Nearest(
         change=" and ".join(parts) or "lower the load",
         config=emitted(problem, trial.sized.config, trial.sized.effective),
         hardware=hardware,
-        slo=slo,
+        slo=None if slo == problem.filled.slo else slo,
         detail=" ".join(details),
         workload=lighter,
     )
+
+
+def _floors_at(problem: Problem, slo: Slo, workload: Workload) -> Slo:
+    """Return the limits with floors no higher than what so little load can bring."""
+    rate = _rate(workload) / RELAXED
+    tokens_per_s = rate * problem.demand.output_mean_tokens
+    return msgspec.structs.replace(
+        slo,
+        min_requests_per_s=_at_most(slo.min_requests_per_s, rate),
+        min_output_tokens_per_s=_at_most(slo.min_output_tokens_per_s, tokens_per_s),
+    )
+
+
+def _rate(workload: Workload) -> float:
+    arrivals = workload.arrivals
+    return (requests_per_s(arrivals) if arrivals is not None else None) or 0.0
 
 
 def _why_relaxed(trial: Trial) -> str:

@@ -217,3 +217,41 @@ def test_a_lower_floor_keeps_the_load_that_was_asked_for() -> None:
     assert advice.nearest is not None
     assert "still cannot" not in advice.nearest.detail
     assert followed(request, advice.nearest).feasible
+
+
+def test_what_hardware_cannot_mend_is_part_of_the_way() -> None:
+    """The model is too large for the GPUs, and ends long before the requests do: both are said."""
+    request = asked(
+        "tiiuae/falcon-40b-instruct",
+        "A100-SXM4-40GB",
+        workload=Workload(preset="reasoning"),
+    )
+
+    nearest = recommend(request).nearest
+
+    assert nearest is not None
+    assert nearest.hardware is not None
+    assert "keep prompt and answer within 2048 tokens" in nearest.change
+    assert "still cannot be met" not in nearest.detail
+
+
+def test_a_lower_load_lowers_the_floors_that_it_cannot_reach() -> None:
+    """Two thousand tokens a second are more than the load that is left brings."""
+    request = asked(
+        "Qwen/Qwen2.5-VL-72B-Instruct",
+        "RTX-A6000",
+        4,
+        workload=chat(100),
+        slo=Slo(
+            targets=[LatencyTarget(metric="itl", percentile=99, limit_ms=5)],
+            min_output_tokens_per_s=2000,
+        ),
+        constraints=Constraints(pin=EngineConfig(gpu_memory_utilization=0.5)),
+        objective="cost",
+    )
+
+    nearest = recommend(request).nearest
+
+    assert nearest is not None
+    assert "min_output_tokens_per_s" in nearest.change
+    assert followed(request, nearest).feasible

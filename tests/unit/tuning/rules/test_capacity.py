@@ -189,3 +189,13 @@ def test_rule_ids_are_unique_and_in_order() -> None:
     for rules in (capacity.RULES, headroom.RULES):
         ids = [rule.id for rule in rules]
         assert ids == sorted(set(ids))
+
+
+def test_more_gpus_are_whole_ones_over_which_the_model_divides() -> None:
+    """56 heads with 8 groups go over 1, 2, 4 or 8 GPUs; two hold too little, three never do."""
+    large = model(group(140, attention(heads=56), width=28_672), hidden_size=7168)
+
+    found = findings(large, node())["CAP001"]
+
+    assert found.suggestion is not None
+    assert "at least 4 such GPUs with tensor_parallel_size 4" in found.suggestion
