@@ -3,6 +3,7 @@
 import msgspec
 
 from service.tuning.search.carried import GENEROUS
+from service.tuning.search.memo import Memo
 from service.tuning.search.misfit import Misfit
 from service.tuning.search.problem import Problem
 from service.tuning.search.ranking import merit, ranked, speed_per_s, throughput_tokens_per_s
@@ -15,7 +16,13 @@ from service.tuning.search.settling import (
     with_headroom,
     with_sound_budget,
 )
-from service.tuning.search.sizing import FP8, Sized, size_topology, uses_fp8_kv
+from service.tuning.search.sizing import (
+    FP8,
+    Sized,
+    content_without_load,
+    size_topology,
+    uses_fp8_kv,
+)
 from service.tuning.search.topology import Topology, legal_topologies
 from service.tuning.search.trial import Trial
 
@@ -24,6 +31,8 @@ _SIMULATED = 2
 _RESCUED = 2
 _AMPLE = 2.0
 """A 16-bit cache that carries twice the stated load is left alone."""
+_SPACES: Memo[tuple[tuple[Sized, ...], tuple[Misfit, ...]]] = Memo(most=256)
+"""Of all requests, like the layouts in them."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +213,11 @@ def _is_ample(problem: Problem, trial: Trial | None) -> bool:
 
 def size_all(problem: Problem) -> tuple[list[Sized], list[Misfit]]:
     """Return every legal layout that fits, and every one that does not with its reason."""
+    sized, misfits = _SPACES.once(content_without_load(problem), lambda: _size_all(problem))
+    return list(sized), list(misfits)
+
+
+def _size_all(problem: Problem) -> tuple[tuple[Sized, ...], tuple[Misfit, ...]]:
     dtypes = (None, FP8) if uses_fp8_kv(problem) else (None,)
     sized: list[Sized] = []
     misfits: list[Misfit] = []
@@ -216,7 +230,7 @@ def size_all(problem: Problem) -> tuple[list[Sized], list[Misfit]]:
                 sized.append(outcome)
             else:
                 misfits.append(outcome)
-    return sized, misfits
+    return tuple(sized), tuple(misfits)
 
 
 def _is_needless_pipeline(topology: Topology, sized: list[Sized]) -> bool:

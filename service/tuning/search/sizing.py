@@ -1,6 +1,7 @@
 """One layout sized: length, admission cap and token budget that its memory carries."""
 
 import math
+from collections.abc import Hashable
 from typing import TypeVar
 
 import msgspec
@@ -27,6 +28,8 @@ _BLOCK_TOKENS = 16
 _BUDGET_STEP = 256
 _PLANS: Memo[tuple[EngineConfig, MemoryPlan]] = Memo(most=8192)
 """Of all requests: models and GPUs repeat, and a plan knows nothing of the load."""
+_LAYOUTS: Memo["Sized | Misfit"] = Memo(most=2048)
+"""Of all requests: a layout is sized for lengths, whatever their rate and limits."""
 
 
 class Sized(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +59,37 @@ def size_topology(
     max_num_batched_tokens: int | None = None,
 ) -> Sized | Misfit:
     """Return the layout with the settings that fill its memory well, or why it does not fit."""
+    key = (*content_without_load(problem), topology, kv_cache_dtype, max_num_batched_tokens)
+    return _LAYOUTS.once(
+        key, lambda: _size(problem, topology, kv_cache_dtype, max_num_batched_tokens)
+    )
+
+
+def content_without_load(problem: Problem) -> tuple[Hashable, ...]:
+    """Return all of a problem that sizes depend on: neither rates nor limits.
+
+    The demand is looked up without them, so that what is remembered serves every load.
+    """
+    demand = msgspec.structs.replace(problem.demand, requests_per_s=None, max_concurrency=None)
+    content = encoded(
+        (
+            problem.base,
+            problem.constraints,
+            problem.posture,
+            demand,
+            problem.length,
+            problem.utilization,
+        )
+    )
+    return problem.spec, problem.node, problem.version.text, problem.draft, content
+
+
+def _size(
+    problem: Problem,
+    topology: Topology,
+    kv_cache_dtype: str | None,
+    max_num_batched_tokens: int | None,
+) -> Sized | Misfit:
     draft = _draft_config(problem, topology, kv_cache_dtype, max_num_batched_tokens)
     plan, draft = _fit_length(problem, _fit_floor(problem, _fit_states(problem, draft)))
     if not plan.fits or plan.kv is None:
