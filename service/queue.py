@@ -44,6 +44,7 @@ class _Layout(msgspec.Struct, frozen=True):
     tensor_parallel_size: int | None = None
     pipeline_parallel_size: int | None = None
     data_parallel_size: int | None = None
+    prefill_context_parallel_size: int | None = None
 
 
 class NoWorker(Exception):
@@ -123,11 +124,11 @@ def check_worker(
 
 
 def device_count(config: EngineConfig | msgspec.Raw) -> int:
-    """Return how many devices a configuration needs: tensor x pipeline x data parallel."""
+    """Return how many devices a configuration needs: all its ranks, which do not share any."""
     layout = (
         msgspec.json.decode(config, type=_Layout) if isinstance(config, msgspec.Raw) else config
     )
-    sizes = (layout.tensor_parallel_size, layout.pipeline_parallel_size, layout.data_parallel_size)
+    sizes = (getattr(layout, name) for name in _Layout.__struct_fields__)
     return math.prod(max(size or 1, 1) for size in sizes)
 
 

@@ -1,15 +1,19 @@
 """What comes before any measurement: the recommendation, its devices, and what runs on them."""
 
 import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
 from api_schemas.recommendation import Recommendation
+from api_schemas.study import Dimension
 from api_schemas.worker import WorkerDevice, WorkerNode
 from service.model_lookup import make_resolver
 from service.queue import LEASE_WAIT_LIMIT_S, device_count, devices_for
 from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
+from service.tuning.studies.space import largest_layout
 from workers.devices import InForeignUse, NotEnoughDevices, choose_devices
 from workers.inventory import find_devices
 from workers.run import Failed, Run
@@ -20,15 +24,25 @@ _LEASE_POLL_S = 0.2
 _FOREIGN_WAIT_S = 30.0
 
 
-def prepare(run: Run, settings: WorkerSettings, node: WorkerNode, *, tenant: str) -> Subject:
+def prepare(
+    run: Run,
+    settings: WorkerSettings,
+    node: WorkerNode,
+    *,
+    tenant: str,
+    space: Mapping[str, Dimension] = MappingProxyType({}),
+) -> Subject:
     """Return what is measured, once its devices are leased; the plan's minutes run from then on.
+
+    With a space they are enough for its largest layout.
 
     Raises:
         Failed: The recommendation is gone, or the node cannot run it.
         Cancelled: Somebody asked to end it.
     """
     recommendation = _recommendation(run)
-    devices = _lease(run, node, recommendation, settings)
+    count = device_count(largest_layout(recommendation.config, space))
+    devices = _lease(run, node, recommendation, settings, count=count)
     run.start_clock()
     try:
         subject = choose_subject(
@@ -53,14 +67,18 @@ def _recommendation(run: Run) -> Recommendation:
 
 
 def _lease(
-    run: Run, node: WorkerNode, recommendation: Recommendation, settings: WorkerSettings
+    run: Run,
+    node: WorkerNode,
+    recommendation: Recommendation,
+    settings: WorkerSettings,
+    *,
+    count: int,
 ) -> list[WorkerDevice]:
-    """Return devices that are ours; wait while others hold them.
+    """Return so many devices that are ours; wait while others hold them.
 
     Raises:
         Failed: They did not become free in time, or the node can never give them.
     """
-    count = device_count(recommendation.config)
     gpu = recommendation.request.hardware.gpu
     waited_s, foreign_s, pause = 0.0, 0.0, threading.Event()
     while waited_s < LEASE_WAIT_LIMIT_S:

@@ -221,7 +221,7 @@ def started(
     run.report("starting", progress, to="starting", command=command)
     environment = server_environment(
         {},
-        gpu_uuids=[] if subject.on_cpu else [device.uuid for device in subject.devices],
+        gpu_uuids=[] if subject.on_cpu else [device.uuid for device in subject.devices_of(config)],
         is_cpu=subject.on_cpu,
         mark=run.mark,
     )

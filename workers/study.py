@@ -109,7 +109,8 @@ def _search(work: _Work, settings: WorkerSettings, node: WorkerNode, folder: Pat
     run, study = work.run, work.study
     started_at = study.started_at or timestamp(datetime.now(UTC))
     work.write(status="running", stage="leasing", started_at=started_at)
-    subject = prepare(run, settings, node, tenant=work.store.tenant_of(study.id))
+    tenant = work.store.tenant_of(study.id)
+    subject = prepare(run, settings, node, tenant=tenant, space=study.request.space)
     recommended = subject.recommendation.config
     work.write(environment=describe_environment(subject, node), notes=run.notes)
     search = StudySearch(

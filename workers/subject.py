@@ -16,12 +16,13 @@ from api_schemas.slo import Slo
 from api_schemas.validation import Environment, ValidationPlan
 from api_schemas.worker import VllmEnvironment, WorkerDevice, WorkerNode
 from api_schemas.workload import Arrivals, SampleLengths, Workload
-from service.queue import gpu_name, is_cpu
+from service.queue import device_count, gpu_name, is_cpu
 from service.tuning.engine.versions import EngineVersion, parse_version
 from service.tuning.errors import TuningError
 from service.tuning.estimate import estimate
 from service.tuning.models.spec import ModelSpec
 from service.tuning.played_run import PlayedRun, run_of
+from workers.devices import pick
 from workers.launch import Launch, adapt_to_cpu, launch_of
 from workers.traffic import Load
 
@@ -65,6 +66,12 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     def replicas(self) -> int:
         """Copies among which the load is shared; one of them is measured."""
         return max(self.recommendation.replicas.count, 1)
+
+    def devices_of(self, config: EngineConfig) -> list[WorkerDevice]:
+        """Return the devices that a configuration runs on: of those leased the best connected."""
+        if self.on_cpu:
+            return self.devices
+        return pick(self.devices, count=device_count(config)) or self.devices
 
     def launch(self, config: EngineConfig, *, predicted: Estimate) -> Launch:
         """Return the flags of a configuration here; a CPU gets the pool that was predicted."""
@@ -208,7 +215,9 @@ def _hardware(recommendation: Recommendation, devices: list[WorkerDevice]) -> tu
     """Return the hardware that predictions are for, and whether it is the one asked for."""
     asked = recommendation.request.hardware
     if gpu_name(asked.gpu) == gpu_name(devices[0].name):
-        return asked, True
+        if len(devices) <= (asked.gpus_per_node or 1) * (asked.nodes or 1):
+            return asked, True
+        return msgspec.structs.replace(asked, gpus_per_node=len(devices), nodes=1), True
     if is_cpu(devices[0]):
         return Hardware(gpu="cpu", host_memory_gib=devices[0].memory_gib), False
     return Hardware(gpu=devices[0].name, gpus_per_node=len(devices)), False

@@ -21,9 +21,16 @@ from service.telemetry import current_traceparent
 
 
 def check_plan(
-    context: Context, plan: ValidationPlan, *, gpu: str, config: EngineConfig | msgspec.Raw
+    context: Context,
+    plan: ValidationPlan,
+    *,
+    gpu: str,
+    config: EngineConfig | msgspec.Raw,
+    because: str = "",
 ) -> None:
     """Return when a worker can take the plan, or the plan is willing to wait for one.
+
+    `because` says why it takes so many devices, where that is not plain.
 
     Raises:
         Refusal: No live worker can.
@@ -34,7 +41,8 @@ def check_plan(
         nodes = live_nodes(context.store)
         check_worker(nodes, plan=plan, gpu=gpu, device_count=device_count(config))
     except NoWorker as error:
-        raise Refusal("no-worker", f'{error} Or let it wait: "when_no_worker": "wait".') from error
+        detail = f'{error}{because} Or let it wait: "when_no_worker": "wait".'
+        raise Refusal("no-worker", detail) from error
 
 
 def start_validation(

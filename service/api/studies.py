@@ -3,11 +3,13 @@
 from functools import partial
 from typing import Annotated, Any
 
+import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.openapi.spec import Example
 from litestar.params import PathParameter, RawBody
 from litestar.response import Stream
 
+from api_schemas.engine import EngineConfig
 from api_schemas.event import StudyChange
 from api_schemas.study import (
     STUDY_ENDS,
@@ -42,7 +44,7 @@ from service.queue import needed_devices
 from service.store.cursor import encode_cursor
 from service.studies import end_study, plan_of, start_study
 from service.tuning.engine.versions import parse_version
-from service.tuning.studies.space import check_space
+from service.tuning.studies.space import PARALLEL_SIZES, check_space, largest_layout
 
 RETRY_AFTER_S = "30"
 
@@ -79,7 +81,8 @@ def create_study(
 
     vLLM's defaults and the recommendation are measured first, then what the model expects most of,
     then what a tree-structured Parzen estimator proposes with the targets as constraints. What
-    cannot start or win is not measured; what fails keeps its reason.
+    cannot start or win is not measured; what fails keeps its reason. The study leases as many
+    GPUs at its start as its largest layout takes.
     """
     asked = read_body(body, StudyRequest)
     return answer_once(
@@ -166,18 +169,27 @@ def _create(context: Context, request: StudyRequest, making: Making) -> Response
     check_space(request.space, version=parse_version(proven.request.engine.version))
     gpu = proven.request.hardware.gpu
     plan = plan_of(request)
-    check_plan(context, plan, gpu=gpu, config=proven.config)
-    reserve_gpu_minutes(context, plan, config=proven.config)
+    recommended = msgspec.json.decode(proven.config, type=EngineConfig)
+    largest = largest_layout(recommended, request.space)
+    check_plan(context, plan, gpu=gpu, config=largest, because=_why_so_many(largest, request))
+    reserve_gpu_minutes(context, plan, config=largest)
     study = start_study(
         context.store,
         context.studies,
         request,
         identifier=making.identifier("study"),
         gpu=gpu,
-        devices=needed_devices(plan, gpu=gpu, config=proven.config),
+        devices=needed_devices(plan, gpu=gpu, config=largest),
         at=making.attempt.started_at,
     )
     return queued(study, address=_address(study.id), retry_after_s=RETRY_AFTER_S)
+
+
+def _why_so_many(largest: EngineConfig, request: StudyRequest) -> str:
+    sizes = [
+        f"{name} {getattr(largest, name) or 1}" for name in PARALLEL_SIZES if name in request.space
+    ]
+    return f" The space's largest layout takes them: {', '.join(sizes)}." if sizes else ""
 
 
 def _find(context: Context, identifier: str) -> Study:

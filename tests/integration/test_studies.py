@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import redis
 
+from api_schemas.worker import VllmEnvironment, WorkerDevice, WorkerNode
 from service.embedded import EmbeddedStore
-from service.store.workers import live_nodes
+from service.queue import gpu_queue, node_queue
+from service.store.studies import StudyStore
+from service.store.workers import live_nodes, register
 from tests.integration.conftest import Client
 from tests.integration.test_validations import recommend
 from tests.integration.worker_process import Gate, WorkerProcess, let_claims_run_out, until
@@ -129,3 +132,65 @@ def test_a_waiting_study_can_be_cancelled(api: Client) -> None:
     assert api.delete(address).status_code == 202
     assert api.get(address).json()["status"] == "cancelled"
     assert api.get("/studies/none").status_code == 404
+
+
+_LAYOUTS = {"tensor_parallel_size": {"kind": "choices", "values": [1, 2, 4]}}
+
+
+def _gpu_node(count: int) -> WorkerNode:
+    gpu = "NVIDIA H100 80GB HBM3"
+    return WorkerNode(
+        node="gpus",
+        started_at="",
+        heartbeat_at="",
+        setpoint_version="0",
+        driver="1",
+        devices=[
+            WorkerDevice(name=gpu, uuid=f"GPU-{n}", memory_gib=80, free_gib=80)
+            for n in range(count)
+        ],
+        environments=[VllmEnvironment(version="0.33.0", path="/vllm", is_cpu=False)],
+        queues=[node_queue("gpus"), gpu_queue(gpu)],
+    )
+
+
+def _study_of_layouts(api: Client, **changes: Any) -> Any:  # noqa: ANN401  # JSON in, a response out
+    made = api.post(
+        "/recommendations",
+        json={
+            "model": {"id": "Qwen/Qwen3-8B"},
+            "hardware": {"gpu": "H100-SXM5-80GB"},
+            "workload": {"preset": "chat"},
+        },
+    )
+    identifier = made.headers["location"].rpartition("/")[2]
+    body = {"recommendation_id": identifier, "space": _LAYOUTS, "max_trials": 3}
+    return api.post("/studies", json=body | changes)
+
+
+def test_a_study_over_layouts_waits_for_a_node_that_can_hold_the_largest(
+    api: Client, store_client: redis.Redis
+) -> None:
+    """It leases at its start what its largest trial takes, not what the recommendation takes."""
+    register(store_client, _gpu_node(4))
+
+    made = _study_of_layouts(api)
+
+    assert made.status_code == 202, made.text
+    run = StudyStore(store_client).waiting_run(made.json()["id"])
+    assert run.devices == 4
+
+
+def test_a_study_over_layouts_that_no_node_can_hold_is_refused(
+    api: Client, store_client: redis.Redis
+) -> None:
+    """The refusal says how many devices the space takes, and why; patience may still wait."""
+    register(store_client, _gpu_node(2))
+
+    refused = _study_of_layouts(api)
+    patient = _study_of_layouts(api, when_no_worker="wait")
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "no-worker")
+    assert "fewer than 4" in refused.json()["detail"]
+    assert "tensor_parallel_size 4" in refused.json()["detail"]
+    assert patient.status_code == 202

@@ -16,9 +16,18 @@ from service.tuning.engine.versions import EngineVersion
 from service.tuning.errors import InvalidRequest
 
 Parameters = dict[str, Json]
+PARALLEL_SIZES = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "prefill_context_parallel_size",
+)
+"""Settings whose product is the number of devices (vLLM 0.33.0, config/parallel.py)."""
 _GRID = 9
 """Values of a range that a scan looks at."""
 _MOST = 4096
+_BROKEN = 0.381966
+"""A share that makes no whole number of any."""
 
 
 def check_space(space: Mapping[str, Dimension], *, version: EngineVersion) -> None:
@@ -40,6 +49,26 @@ def check_space(space: Mapping[str, Dimension], *, version: EngineVersion) -> No
             raise InvalidRequest("a range by ratio starts at 1 or more", pointer=f"{pointer}/low")
         _check_value(name, _first(dimension), pointer=f"{pointer}/low")
         _check_value(name, _last(dimension), pointer=f"{pointer}/high")
+        if isinstance(dimension, NumberRange):
+            _check_value(name, _between(dimension), pointer=pointer)
+
+
+def largest_layout(config: EngineConfig, space: Mapping[str, Dimension]) -> EngineConfig:
+    """Return a configuration with each parallel size as large as it has it, or the space.
+
+    No trial takes more devices than this one: dimensions vary on their own.
+    """
+    largest = {
+        name: max(int(_largest(space[name])), getattr(config, name) or 1)
+        for name in PARALLEL_SIZES
+        if name in space
+    }
+    return msgspec.structs.replace(config, **largest) if largest else config
+
+
+def _largest(dimension: Dimension) -> float:
+    values = dimension.values if isinstance(dimension, Choices) else [_last(dimension)]
+    return max(float(value) for value in values if isinstance(value, int | float))
 
 
 def configuration(base: EngineConfig, parameters: Parameters) -> EngineConfig:
@@ -89,6 +118,11 @@ def _check_choices(name: str, dimension: Choices, *, pointer: str) -> None:
         raise InvalidRequest("a value is there twice", pointer=f"{pointer}/values")
     for index, value in enumerate(dimension.values):
         _check_value(name, value, pointer=f"{pointer}/values/{index}")
+
+
+def _between(dimension: NumberRange) -> float:
+    """Return a broken number of a range: a setting of whole numbers takes its ends alone."""
+    return dimension.low + _BROKEN * (dimension.high - dimension.low)
 
 
 def _check_value(name: str, value: Json, *, pointer: str) -> None:

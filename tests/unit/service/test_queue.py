@@ -169,6 +169,7 @@ def test_without_one_it_is_refused_with_the_reason(nodes: list[WorkerNode]) -> N
         (EngineConfig(), 1),
         (EngineConfig(tensor_parallel_size=4, pipeline_parallel_size=2), 8),
         (EngineConfig(data_parallel_size=2, tensor_parallel_size=-1), 2),
+        (EngineConfig(tensor_parallel_size=2, prefill_context_parallel_size=2), 4),
     ],
 )
 def test_devices_are_the_product_of_the_layout(config: EngineConfig, count: int) -> None:

@@ -1,11 +1,13 @@
 """What a validation measures on a node."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from api_schemas.engine import EngineConfig
 from api_schemas.recommendation import Recommendation, TuningRequest
 from api_schemas.validation import QueueChoice, ValidationPlan
 from api_schemas.worker import VllmEnvironment, WorkerDevice, WorkerNode
@@ -41,8 +43,28 @@ def _recommendation(**changes: object) -> Recommendation:
     return as_recommendation(advice, identifier="r1", created_at="", labels={})
 
 
+def _gpus(number: int) -> list[WorkerDevice]:
+    """Return GPUs of which the last two are linked."""
+    uuids = [f"GPU-{place}" for place in range(number)]
+    last = set(uuids[-2:])
+    return [
+        WorkerDevice(
+            name="NVIDIA H100 80GB HBM3",
+            uuid=uuid,
+            memory_gib=80.0,
+            free_gib=80.0,
+            nvlink_peers=sorted(last - {uuid}) if uuid in last else [],
+        )
+        for uuid in uuids
+    ]
+
+
 def _subject(
-    recommendation: Recommendation, *, version: str = "0.32.0", model_path: str | None = None
+    recommendation: Recommendation,
+    *,
+    version: str = "0.32.0",
+    model_path: str | None = None,
+    devices: Sequence[WorkerDevice] = (_CPU,),
 ) -> Subject:
     node = WorkerNode(
         node="n",
@@ -50,13 +72,13 @@ def _subject(
         heartbeat_at="",
         setpoint_version="0",
         driver=None,
-        devices=[_CPU],
-        environments=[_environment(version)],
+        devices=list(devices),
+        environments=[_environment(version), _environment(version, is_cpu=False)],
         queues=[],
     )
     plan = ValidationPlan(mode="boot", model_path=model_path, queue=QueueChoice(gpu="cpu"))
     return choose_subject(
-        recommendation, plan, node=node, devices=[_CPU], resolve_model=resolve_model
+        recommendation, plan, node=node, devices=list(devices), resolve_model=resolve_model
     )
 
 
@@ -190,3 +212,27 @@ def test_conversations_are_predicted_by_their_own_lengths() -> None:
     assert many.performance is not None
     assert many.performance.total_tokens_per_s > few.performance.total_tokens_per_s
     assert many.performance.ttft_ms.p50 > few.performance.ttft_ms.p50
+
+
+def test_a_trial_runs_on_as_many_of_the_leased_devices_as_it_takes() -> None:
+    """A study leases for its largest layout; a smaller trial gets those that are best connected.
+
+    What is predicted for a larger one than was asked for knows all the devices that there are.
+    """
+    on_one = _recommendation(
+        model={"id": "Qwen/Qwen3-8B"}, hardware={"gpu": "H100-SXM5-80GB", "gpus_per_node": 1}
+    )
+    subject = _subject(on_one, devices=_gpus(4))
+
+    def used(size: int) -> list[str]:
+        found = subject.devices_of(EngineConfig(tensor_parallel_size=size))
+        return [device.uuid for device in found]
+
+    assert used(1) == ["GPU-0"]
+    assert used(2) == ["GPU-2", "GPU-3"]
+    assert used(4) == ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]
+    assert subject.as_asked
+    four = subject.predict(EngineConfig(tensor_parallel_size=4), arrivals=subject.workload.arrivals)
+    assert four is not None
+    assert four.fits
+    assert four.performance is not None

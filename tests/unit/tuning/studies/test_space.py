@@ -8,7 +8,14 @@ from api_schemas.engine import EngineConfig
 from api_schemas.study import Choices, Dimension, IntegerRange, NumberRange
 from service.tuning.engine.versions import parse_version
 from service.tuning.errors import InvalidRequest
-from service.tuning.studies.space import check_space, configuration, projected, scan, size_of
+from service.tuning.studies.space import (
+    check_space,
+    configuration,
+    largest_layout,
+    projected,
+    scan,
+    size_of,
+)
 
 _VERSION = parse_version("0.33.0")
 
@@ -21,6 +28,7 @@ _VERSION = parse_version("0.33.0")
         ("max_num_seqs", IntegerRange(low=0, high=8, log=True), "/space/max_num_seqs/low"),
         ("max_num_seqs", Choices(values=["many"]), "/space/max_num_seqs/values/0"),
         ("max_num_seqs", Choices(values=[8, 8]), "/space/max_num_seqs/values"),
+        ("max_num_seqs", NumberRange(low=8, high=16), "/space/max_num_seqs"),
         ("enforce_eager", IntegerRange(low=0, high=1), "/space/enforce_eager/low"),
     ],
 )
@@ -102,3 +110,31 @@ def test_sizes_are_counted() -> None:
 
     assert size_of(choices) == 6
     assert size_of({"gpu_memory_utilization": NumberRange(low=0.8, high=0.9)}) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("space", "sizes"),
+    [
+        ({"max_num_seqs": Choices(values=[8, 16])}, (2, None, None)),
+        ({"tensor_parallel_size": Choices(values=[1, 4, 2])}, (4, None, None)),
+        ({"tensor_parallel_size": IntegerRange(low=1, high=1)}, (2, None, None)),
+        (
+            {
+                "pipeline_parallel_size": IntegerRange(low=1, high=4, step=3),
+                "data_parallel_size": Choices(values=[1, 2]),
+            },
+            (2, 4, 2),
+        ),
+    ],
+)
+def test_the_largest_layout_holds_every_trial(
+    space: dict[str, Dimension], sizes: tuple[int | None, ...]
+) -> None:
+    """Each size is the largest of the space and of the recommendation, which is a trial too."""
+    largest = largest_layout(EngineConfig(tensor_parallel_size=2), space)
+
+    assert (
+        largest.tensor_parallel_size,
+        largest.pipeline_parallel_size,
+        largest.data_parallel_size,
+    ) == sizes
