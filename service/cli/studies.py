@@ -156,8 +156,14 @@ def _row(
         trial.number,
         trial.origin,
         trial.state,
-        *(trial.parameters.get(name) for name in settings),
+        *(_set(trial, name) for name in settings),
         *(None if value is None else f"{value:,.4g}" for value in measured),
         {True: "yes", False: "no", None: None}[trial.meets],
         trial.reason or ("best" if trial.number == study.best else None),
     )
+
+
+def _set(trial: StudyTrial, name: str) -> object:
+    """Return the value that the trial ran with: its point of the space is only near a seed's."""
+    value = getattr(trial.config, name)
+    return "left to vLLM" if value is None else value

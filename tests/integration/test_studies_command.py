@@ -59,7 +59,7 @@ def test_a_study_is_created_followed_and_shown(service: ServiceProcess) -> None:
 
     assert waited.returncode == 0, waited.stderr
     assert "succeeded, 100%" in waited.stdout
-    assert "baseline" in waited.stdout
+    assert "left to vLLM" in next(row for row in waited.stdout.splitlines() if "baseline" in row)
     assert "best" in waited.stdout
     record = json.loads(shown.stdout)
     assert (record["status"], len(record["trials"])) == ("succeeded", 2)

@@ -37,7 +37,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         if default == getattr(self.config, setting):
             return (
                 f" It is the same as the default of {self.problem.version.text} here; it is "
-                "written down because defaults change with release and GPU."
+                "written down because defaults change with release and "
+                "hardware."
             )
         return f" vLLM {self.problem.version.text} would take {_spoken(default)} by itself."
 

@@ -48,9 +48,11 @@ def _tensor_reason(case: Case) -> str:
     if case.is_pinned("tensor_parallel_size"):
         return f"Fixed by the request at {size}."
     gib = pick.sized.plan.weights_bytes / GIB
+    kind = problem.node.gpu.kind
     if problem.node.num_gpus == 1:
-        return f"There is one GPU; the weights take {gib:.1f} GiB of it."
-    fits = f"With {size} GPU{'s' if size > 1 else ''} per layer the weights take {gib:.1f} GiB each"
+        return f"There is one {kind}; the weights take {gib:.1f} GiB of its memory."
+    each = f"{size} {kind}{'s' if size > 1 else ''}"
+    fits = f"With {each} per layer the weights take {gib:.1f} GiB each"
     rivals = [t for t in case.found.trials if t.sized.topology != pick.sized.topology]
     if not rivals:
         return f"{fits}; no other legal size fits."

@@ -164,8 +164,9 @@ def _cache_reason(case: Case) -> str:
         return "The checkpoint brings its own scheme for the cache, which vLLM follows by itself."
     if not problem.constraints.allow_fp8_kv_cache:
         return "Left at the model's format: the request forbids an 8-bit cache."
+    kind = problem.node.gpu.kind
     return (
-        "Left at the model's format: an 8-bit cache either does not run surely on this GPU and "
+        f"Left at the model's format: an 8-bit cache either does not run surely on this {kind} and "
         "release, or gains too little for this load to risk precision."
     )
 

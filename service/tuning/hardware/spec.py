@@ -41,6 +41,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """The device name the driver prints; vLLM's defaults look into it."""
 
     @property
+    def kind(self) -> str:
+        """What people call it: GPU, or CPU."""
+        return "CPU" if self.vendor == "cpu" else "GPU"
+
+    @property
     def dense_16bit_tflops(self) -> float:
         """Peak of the 16-bit type that the part supports, TFLOPS."""
         return self.bf16_tflops or self.fp16_tflops or 0.0

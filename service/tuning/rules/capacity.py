@@ -20,9 +20,10 @@ _MODEL = Source(title="Memory model", where="benchmarks/memory_accuracy.py")
 def _weights(context: RuleContext, plan: MemoryPlan) -> Iterator[Remark]:
     if "weights" not in plan.refusals:
         return
+    kind = "GPU" if context.node is None else context.node.gpu.kind
     yield Remark(
         message=(
-            f"The weights take {gib(plan.weights_bytes)} GiB on each GPU, but it has"
+            f"The weights take {gib(plan.weights_bytes)} GiB on each {kind}, but it has"
             f" {gib(plan.total_bytes)} GiB in all: loading runs out of memory."
         ),
         suggestion=_more_gpus(context, plan),

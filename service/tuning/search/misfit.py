@@ -72,7 +72,7 @@ def _explain_others(problem: Problem, plan: MemoryPlan) -> tuple[Obstacle, str, 
     free_gib = problem.node.total_memory_gib - problem.node.used_memory_gib
     detail = (
         f"vLLM would ask for {plan.requested_bytes / GIB:.1f} GiB, but others leave only "
-        f"{free_gib:.1f} GiB of the GPU free."
+        f"{free_gib:.1f} GiB of the {problem.node.gpu.kind} free."
     )
     return "other_users", detail, plan.requested_bytes - free_gib * GIB
 
@@ -81,8 +81,8 @@ def _explain_empty_pool(problem: Problem, plan: MemoryPlan) -> tuple[Obstacle, s
     weights_gib, share_gib = plan.weights_bytes / GIB, plan.requested_bytes / GIB
     if plan.weights_bytes >= plan.requested_bytes:
         detail = (
-            f"The weights take {weights_gib:.1f} GiB of each GPU, but vLLM may use only "
-            f"{share_gib:.1f} GiB of {problem.node.total_memory_gib:.1f} GiB."
+            f"The weights take {weights_gib:.1f} GiB of each {problem.node.gpu.kind}, but vLLM may "
+            f"use only {share_gib:.1f} GiB of {problem.node.total_memory_gib:.1f} GiB."
         )
         return "weights", detail, -plan.available_bytes
     others_gib = share_gib - weights_gib - plan.available_bytes / GIB

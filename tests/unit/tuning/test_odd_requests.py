@@ -255,3 +255,20 @@ def test_absurdly_small_steps_are_answered_without_a_simulation(pin: dict[str, i
 
     assert "SCH020" in {finding.rule for finding in advice.findings}
     assert advice.estimate == recommend(request).estimate
+
+
+def test_a_cpu_is_not_called_a_gpu() -> None:
+    """Reasons and obstacles speak of the hardware that was asked for."""
+    fits = recommend(
+        TuningRequest(model=ModelRef(id="Qwen/Qwen3-0.6B"), hardware=Hardware(gpu="CPU"))
+    )
+    too_large = recommend(
+        TuningRequest(
+            model=ModelRef(id="meta-llama/Llama-3.3-70B-Instruct"), hardware=Hardware(gpu="CPU")
+        )
+    )
+
+    reasons = [decision.reason for decision in fits.decisions]
+    assert not [reason for reason in reasons if "GPU" in reason]
+    assert too_large.binding is not None
+    assert "GiB of each CPU" in too_large.binding.detail

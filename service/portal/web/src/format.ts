@@ -20,6 +20,12 @@ export function figure(value: number | null | undefined): string {
   return Math.abs(value) >= 1000 ? whole.format(value) : significant.format(value);
 }
 
+/** So many devices: GPUs, or CPUs where the answer is for one. */
+export function devices(number: number, part: string): string {
+  const kind = part === "CPU" ? "CPU" : "GPU";
+  return `${count(number)} ${kind}${number === 1 ? "" : "s"}`;
+}
+
 /** Milliseconds for people: seconds from one second on. */
 export function duration(ms: number | null | undefined): string {
   if (ms == null) return NONE;

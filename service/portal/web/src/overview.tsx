@@ -1,7 +1,7 @@
 // Memory, latency, the points to choose from, findings, and what was assumed.
 import { useState } from "preact/hooks";
 import { LatencyChart, MemoryBar, type Point, PointPlot, VERDICTS } from "./charts";
-import { arrivals, count, duration, figure, gib, lengths, METRICS, NONE, percent, value, words } from "./format";
+import { arrivals, count, devices, duration, figure, gib, lengths, METRICS, NONE, percent, value, words } from "./format";
 import { Card, Findings, Pill } from "./parts";
 import type { AllCopies, Alternative, Candidate, Config, Estimate, LatencyName, Outcome, Recommendation } from "./types";
 
@@ -340,9 +340,9 @@ function Understood({ record }: { record: Recommendation }) {
   );
 }
 
-function sharing({ all_copies: all, baseline_all_copies: others }: Recommendation): string {
+function sharing({ all_copies: all, baseline_all_copies: others, request }: Recommendation): string {
   const copies = (item: AllCopies) =>
-    `${item.count === 1 ? "one copy" : `${item.count} copies`} on ${item.gpus} GPU${item.gpus === 1 ? "" : "s"}`;
+    `${item.count === 1 ? "one copy" : `${item.count} copies`} on ${devices(item.gpus, request.hardware.gpu)}`;
   if (!all || !others || (all.count === 1 && others.count === 1)) return "The same load on each.";
   return `One copy of each under its share of the load: recommended ${copies(all)}, defaults ${copies(others)}.`;
 }

@@ -1,7 +1,7 @@
 // The answer: verdict and headline first, then everything that stands behind it in tabs.
 import { useEffect, useState } from "preact/hooks";
 import { deleteRecommendation, getRecommendation } from "./api";
-import { count, duration, figure, modelName, moment, NONE, value } from "./format";
+import { count, devices, duration, figure, modelName, moment, NONE, value } from "./format";
 import { FilesTab } from "./files";
 import { useLoaded } from "./hooks";
 import { OverviewTab } from "./overview";
@@ -51,7 +51,8 @@ function Kpis({ record }: { record: Recommendation }) {
     value: write(all?.[key]),
     before: baseline.fits ? write(others?.[key]) : "do not start",
   });
-  const copies = `${replicas.count} on ${replicas.gpus} GPU${replicas.gpus === 1 ? "" : "s"}`;
+  const on = devices(replicas.gpus, record.request.hardware.gpu);
+  const copies = `${replicas.count} on ${on}`;
   return (
     <dl class="kpis">
       <Kpi name="First token, p95" {...pair((item) => latencyOf(item, "ttft_ms"))} />
@@ -69,7 +70,7 @@ function Kpis({ record }: { record: Recommendation }) {
         <Kpi
           name="Copies"
           value={String(replicas.count)}
-          unit={`on ${replicas.gpus} GPU${replicas.gpus === 1 ? "" : "s"}`}
+          unit={`on ${on}`}
           before={others && baseline.fits ? `${others.count} on ${others.gpus}` : undefined}
         />
       )}
