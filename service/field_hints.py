@@ -15,6 +15,8 @@ _SCHEMAS: dict[type[Any], tuple[dict[str, Any], dict[str, Any]]] = {}
 _MAX_LISTED = 24
 _MAX_NEAR = 3
 _MAX_MESSAGE = 300
+_REGEX = " matching regex "
+"""Only programmers read these; the schema says the same in words."""
 _UNKNOWN_FIELD = re.compile(r"unknown field `(.*)`", re.DOTALL)
 _MISSING_FIELD = re.compile(r"missing required field `(.*)`", re.DOTALL)
 
@@ -30,8 +32,22 @@ def explain_mistake(message: str, kind: type[Any]) -> FieldError:
     elif error.message.startswith("Invalid"):
         hint = _listed(_choices(kind, pointer))
     text = error.message
+    if _REGEX in text:
+        text = _form(kind, pointer) or text
     shown = text if len(text) <= _MAX_MESSAGE else text[:_MAX_MESSAGE] + "..."
     return FieldError(pointer=pointer, message=shown + hint)
+
+
+def _form(kind: type[Any], pointer: str) -> str:
+    """Return in words what a text at this place looks like; empty where the schema is silent."""
+    for node in _at(kind, pointer):
+        if node.get("type") == "string" and "description" in node:
+            what = str(node["description"]).rstrip(".")
+            given = node.get("examples", [])
+            if given:
+                return f"Expected a value such as {given[0]} ({what[:1].lower()}{what[1:]})"
+            return f"Expected: {what[:1].lower()}{what[1:]}"
+    return ""
 
 
 def _near_fields(name: str, fields: list[str]) -> str:

@@ -24,6 +24,8 @@ from service.cli import client
 from service.cli.check_files import collect
 from service.cli.documents import decode, read_document, refused
 from service.cli.exit_codes import FAIL, INCONCLUSIVE, PASS
+from service.cli.hub import ResolveModel, hub_option, resolver
+from service.cli.spoken import spoken_findings
 from service.reports.schemas import SCHEMA_NAMES, json_schema
 
 _FORMATS = ("text", "json", "sarif", "junit", "markdown", "github", "gitlab")
@@ -53,6 +55,7 @@ _DEFAULT_POLICY = "setpoint.yaml"
 @click.option("--report-only", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--schema", type=click.Choice(SCHEMA_NAMES), help="Print a JSON Schema and end.")
 @click.option("--server", metavar="URL", help="Ask a running service instead of this process.")
+@hub_option
 def check(  # one parameter per option
     *,
     paths: tuple[str, ...],
@@ -64,6 +67,7 @@ def check(  # one parameter per option
     report_only: bool,
     schema: str | None,
     server: str | None,
+    hub: bool,
     **options: Any,  # noqa: ANN401  # what click collected from the remaining options
 ) -> None:
     """Check commands, manifests and scripts before they are rolled out.
@@ -76,7 +80,7 @@ def check(  # one parameter per option
         return
     wanted = [_report_target(text) for text in reports]
     request = _request(paths, command, options)
-    report = _ask(request, server)
+    report = _ask(request, server, resolve_model=resolver(uses_hub=hub))
     _write_fixes(report)
     for name, target in wanted:
         Path(target).write_text(_render(report, name), encoding="utf-8")
@@ -148,13 +152,15 @@ def _baseline(path: str | None) -> Baseline | None:
     return Baseline(name=Path(path).name, fingerprints=earlier.fingerprints, engines=engines)
 
 
-def _ask(request: CheckRequest, server: str | None) -> CheckReport:
+def _ask(request: CheckRequest, server: str | None, *, resolve_model: ResolveModel) -> CheckReport:
     if server:
         return client.post(server, "/checks", request, CheckReport)
     # Imported on use: the rules pull in every fact that they judge by.
     from service.tuning.check import check as check_offline  # noqa: PLC0415
 
-    return check_offline(request, today=datetime.now(UTC).date().isoformat())
+    today = datetime.now(UTC).date().isoformat()
+    report = check_offline(request, today=today, resolve_model=resolve_model)
+    return msgspec.structs.replace(report, findings=spoken_findings(report.findings))
 
 
 def _render(report: CheckReport, name: str, *, is_shown: bool = False) -> str:

@@ -10,6 +10,7 @@ from api_schemas.problem import Problem
 from service.cli import client
 from service.cli.documents import Refused, decode, standard_input
 from service.cli.hub import ResolveModel, hub_option, resolver
+from service.cli.spoken import spoken_problem
 from service.problems import problem_of_tuning_error
 from service.tuning.errors import TuningError
 
@@ -42,7 +43,7 @@ def _answer(line: bytes, server: str | None, *, resolve_model: ResolveModel) -> 
 
 
 def _problem_line(problem: Problem) -> bytes:
-    return msgspec.json.encode({"problem": problem})
+    return msgspec.json.encode({"problem": spoken_problem(problem)})
 
 
 def _estimate(

@@ -19,6 +19,7 @@ from service.cli import (
 from service.cli.client import Unreachable
 from service.cli.documents import Refused
 from service.cli.exit_codes import UNREACHABLE, USAGE
+from service.cli.spoken import spoken
 from service.tuning.errors import TuningError
 
 
@@ -53,12 +54,12 @@ def main() -> None:
     try:
         cli()
     except Refused as refusal:
-        _fail(refusal.problem.detail, USAGE)
+        _fail(spoken(refusal.problem.detail), USAGE)
     except TuningError as error:
         where = f"{error.pointer}: " if error.pointer else ""
-        _fail(where + error.message, USAGE)
+        _fail(spoken(where + error.message), USAGE)
     except Unreachable as error:
-        _fail(str(error), UNREACHABLE)
+        _fail(spoken(str(error)), UNREACHABLE)
     except BrokenPipeError:
         sys.stderr.close()
     except OSError as error:

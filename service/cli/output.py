@@ -13,6 +13,7 @@ from api_schemas.base import Json
 from api_schemas.estimate import Estimate
 from api_schemas.explanation import Finding
 from api_schemas.recommendation import Advice, Recommendation
+from service.cli.spoken import spoken_findings
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 server_option = click.option(
@@ -151,7 +152,7 @@ def _findings(findings: Sequence[Finding]) -> Table:
     table = Table(title="Findings", title_justify="left", show_lines=True)
     for column in ("rule", "severity", "message", "suggestion"):
         table.add_column(column, overflow="fold")
-    for finding in findings:
+    for finding in spoken_findings(findings):
         severity = Text(finding.severity, style=_STYLE[finding.severity])
         table.add_row(finding.rule, severity, finding.message, finding.suggestion or "")
     return table

@@ -1,4 +1,4 @@
-"""`setpoint webhooks`: what was sent of ended validations, and sending it again."""
+"""`setpoint webhooks`: what was sent of ended validations and studies, and sending it again."""
 
 import click
 import msgspec
@@ -21,12 +21,16 @@ def webhooks() -> None:
 
 @webhooks.command(name="list")
 @click.option("--validation", "validation_id", metavar="ID", help="Only of this validation.")
+@click.option("--study", "study_id", metavar="ID", help="Only of this study.")
 @click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True)
 @as_json_option
 @server_option
-def list_deliveries(*, validation_id: str | None, limit: int, as_json: bool, server: str) -> None:
+def list_deliveries(
+    *, validation_id: str | None, study_id: str | None, limit: int, as_json: bool, server: str
+) -> None:
     """Show the newest deliveries first."""
-    page = client.get(server, _PATH, WebhookDeliveryPage, limit=limit, validation_id=validation_id)
+    of = {"validation_id": validation_id, "study_id": study_id}
+    page = client.get(server, _PATH, WebhookDeliveryPage, limit=limit, **of)
     if as_json:
         print_json(page)
         return

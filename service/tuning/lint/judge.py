@@ -175,7 +175,7 @@ def _resolve(
     except TuningError as error:
         finding = gate_finding(
             "CHK001",
-            f"Nothing was said about memory: {error.message}",
+            f"Nothing was said about memory: {error.message.partition('. ')[0].rstrip('.')}.",
             suggestion="Give its config.json in model.config, or register it.",
             setting="model",
             location=locate(file, engine.span),
