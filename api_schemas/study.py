@@ -6,7 +6,14 @@ from msgspec import Meta, field
 
 from api_schemas.base import Json, Labels, Name, Record, Request, Response, Value
 from api_schemas.engine import EngineConfig
-from api_schemas.validation import Environment, Failure, LoadPoint, QueueChoice, WhenNoWorker
+from api_schemas.validation import (
+    Environment,
+    Failure,
+    LoadPoint,
+    QueueChoice,
+    Webhook,
+    WhenNoWorker,
+)
 
 StudyStatus = Literal["queued", "running", "succeeded", "failed", "cancelled", "timed_out"]
 STUDY_ENDS: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
@@ -94,6 +101,7 @@ class StudyRequest(Request, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     queue: QueueChoice | None = None
     model_path: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+    webhook: Webhook | None = None
     when_no_worker: WhenNoWorker = "reject"
     labels: Labels = {}
 

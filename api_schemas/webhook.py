@@ -40,7 +40,10 @@ class WebhookDelivery(Record, frozen=True, kw_only=True):
     """One message to one receiver, with every try so far; its id is the header `webhook-id`."""
 
     id: str
-    validation_id: str
+    validation_id: str | None = None
+    """The validation that it tells of."""
+    study_id: str | None = None
+    """The study that it tells of."""
     event: str
     """Type of the message, such as `validation.succeeded`."""
     url: str

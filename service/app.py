@@ -186,12 +186,10 @@ def _delivering(
 ) -> _Lifespan:
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
-        retention = _retention(settings)
-        store = WebhookStore(client, retention=retention)
-        validations = ValidationStore(client, retention=retention)
+        store = WebhookStore(client, retention=_retention(settings))
         folder = settings.webhook_secrets_dir
         reach = reach_of(networks=settings.webhook_networks, redirects=settings.webhook_redirects)
-        with Dispatcher(store, validations, secrets_dir=folder, reach=reach, now=now):
+        with Dispatcher(store, secrets_dir=folder, reach=reach, now=now):
             yield
 
     return lifespan

@@ -40,6 +40,11 @@ def address_of(identifier: str) -> str:
     return f"/validations/{identifier}"
 
 
+def address_of_study(identifier: str) -> str:
+    """Return where a study is."""
+    return f"/studies/{identifier}"
+
+
 def summarise(validation: Validation) -> Measured:
     """Return a finished validation in short."""
     return Measured(

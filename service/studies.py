@@ -24,6 +24,7 @@ def plan_of(request: StudyRequest) -> ValidationPlan:
         max_minutes=min(request.max_minutes, 24 * 60),
         queue=request.queue,
         model_path=request.model_path,
+        webhook=request.webhook,
         when_no_worker=request.when_no_worker,
     )
 

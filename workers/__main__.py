@@ -73,7 +73,7 @@ def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) 
     try:
         # A client of its own: RQ sets how long its connections may wait for the next job.
         with (
-            _dispatcher(client, store, settings),
+            _dispatcher(client, settings),
             redis.Redis.from_url(settings.redis_url) as waiting,
         ):
             NodeWorker(ticket_queues(node), connection=waiting, serializer=JSONSerializer).work(
@@ -85,13 +85,10 @@ def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) 
         _leave(client, node)
 
 
-def _dispatcher(
-    client: redis.Redis, store: ValidationStore, settings: WorkerSettings
-) -> Dispatcher:
-    """Return what tells of ended validations, where this node has the secrets for it."""
+def _dispatcher(client: redis.Redis, settings: WorkerSettings) -> Dispatcher:
+    """Return what tells of ended runs, where this node has the secrets for it."""
     return Dispatcher(
         WebhookStore(client, retention=settings.retention),
-        store,
         secrets_dir=settings.secrets_dir,
         reach=reach_of(networks=settings.webhook_networks, redirects=settings.webhook_redirects),
         now=lambda: datetime.now(UTC),

@@ -1,12 +1,13 @@
 """Starting a validation, on its own or together with the recommendation that it proves."""
 
+import httpx
 import msgspec
 
 from api_schemas.engine import EngineConfig
 from api_schemas.validation import Validation, ValidationPlan
 from service.api.context import Context
 from service.api.idempotent import Making
-from service.api.problems import Refusal
+from service.api.problems import Refusal, refuse_field
 from service.identifiers import timestamp
 from service.queue import (
     NoWorker,
@@ -18,6 +19,7 @@ from service.queue import (
 )
 from service.store.workers import live_nodes
 from service.telemetry import current_traceparent
+from service.webhooks.addresses import AddressRefused, networks_of, refuse_literal
 
 
 def check_plan(
@@ -27,14 +29,18 @@ def check_plan(
     gpu: str,
     config: EngineConfig | msgspec.Raw,
     because: str = "",
+    pointer: str = "",
 ) -> None:
     """Return when a worker can take the plan, or the plan is willing to wait for one.
 
-    `because` says why it takes so many devices, where that is not plain.
+    `because` says why it takes so many devices, where that is not plain; `pointer` where the plan
+    stands in the request.
 
     Raises:
-        Refusal: No live worker can.
+        Refusal: No live worker can, or its webhook can never be delivered.
     """
+    if plan.webhook is not None:
+        _check_receiver(context, plan.webhook.url, pointer=f"{pointer}/webhook/url")
     if plan.when_no_worker == "wait":
         return
     try:
@@ -43,6 +49,21 @@ def check_plan(
     except NoWorker as error:
         detail = f'{error}{because} Or let it wait: "when_no_worker": "wait".'
         raise Refusal("no-worker", detail) from error
+
+
+def _check_receiver(context: Context, url: str, *, pointer: str) -> None:
+    """Return when a receiver may be reached as far as its address says; names are judged later."""
+    try:
+        host = httpx.URL(url).raw_host.decode("ascii")
+    except (httpx.InvalidURL, UnicodeError):
+        host = ""
+    if not host:
+        raise refuse_field(pointer, "the address names no host")
+    try:
+        refuse_literal(host, allowed=networks_of(context.settings.webhook_networks))
+    except AddressRefused:
+        message = f"webhooks may not go to {host}: SETPOINT_WEBHOOK_NETWORKS does not allow it"
+        raise refuse_field(pointer, message) from None
 
 
 def start_validation(

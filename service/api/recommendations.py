@@ -255,7 +255,7 @@ def _create(context: Context, request: TuningRequest, making: Making) -> Respons
     gpu = request.hardware.gpu
     plan = request.validation if advice.estimate.fits else None
     if plan is not None:
-        check_plan(context, plan, gpu=gpu, config=advice.config)
+        check_plan(context, plan, gpu=gpu, config=advice.config, pointer="/validation")
         reserve_gpu_minutes(context, plan, config=advice.config)
     stored = _store(advice, labels=request.labels, context=context, making=making)
     content, etag = stored.body, stored.etag

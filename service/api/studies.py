@@ -40,6 +40,7 @@ from service.api.runs import (
     refuse_ended,
     shown,
 )
+from service.measured import address_of_study
 from service.queue import needed_devices
 from service.store.cursor import encode_cursor
 from service.studies import end_study, plan_of, start_study
@@ -182,7 +183,7 @@ def _create(context: Context, request: StudyRequest, making: Making) -> Response
         devices=needed_devices(plan, gpu=gpu, config=largest),
         at=making.attempt.started_at,
     )
-    return queued(study, address=_address(study.id), retry_after_s=RETRY_AFTER_S)
+    return queued(study, address=address_of_study(study.id), retry_after_s=RETRY_AFTER_S)
 
 
 def _why_so_many(largest: EngineConfig, request: StudyRequest) -> str:
@@ -205,9 +206,5 @@ def _row(study: Study) -> StudySummary:
         progress=study.progress,
         trials=len(study.trials),
         best=study.best,
-        url=_address(study.id),
+        url=address_of_study(study.id),
     )
-
-
-def _address(identifier: str) -> str:
-    return f"/studies/{identifier}"

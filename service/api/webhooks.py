@@ -20,7 +20,7 @@ DeliveryId = Annotated[
     str,
     PathParameter(
         max_length=64,
-        description="Id of a delivery: that of the validation it tells of.",
+        description="Id of a delivery: that of the validation or study it tells of.",
         examples=[Example(value=examples.VALIDATION_ID)],
     ),
 ]
@@ -43,6 +43,9 @@ def list_webhook_deliveries(
     validation_id: Annotated[
         str | None, QueryParameter(max_length=64, description="Only what tells of this validation.")
     ] = None,
+    study_id: Annotated[
+        str | None, QueryParameter(max_length=64, description="Only what tells of this study.")
+    ] = None,
     cursor: PageCursor = None,
     limit: PageSize = 50,
 ) -> Response[bytes]:
@@ -51,10 +54,14 @@ def list_webhook_deliveries(
     A message that is not taken is sent again after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h.
     """
     after = position_of(cursor)
-    if validation_id is not None:
-        answer = WebhookDeliveryPage(
-            items=context.webhooks.of_validation(validation_id), next_cursor=None
-        )
+    run_id = validation_id or study_id
+    if run_id is not None:
+        items = [
+            item
+            for item in context.webhooks.of_run(run_id)
+            if (item.validation_id, item.study_id) == (validation_id, study_id)
+        ]
+        answer = WebhookDeliveryPage(items=items, next_cursor=None)
         return Response(encode(answer), media_type=JSON)
     found, last_id = context.webhooks.page(limit=limit, after=after)
     following = encode_cursor(last_id) if last_id else None

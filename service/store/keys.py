@@ -151,14 +151,14 @@ def turns(queue: str) -> str:
     return f"{_PREFIX}:turns:{queue}"
 
 
-def webhook_delivery(validation_id: str) -> str:
+def webhook_delivery(run_id: str) -> str:
     """Hash: `tries`, `tenant`, and one field of JSON per field of the record but its tries."""
-    return f"{_PREFIX}:webhook:{validation_id}"
+    return f"{_PREFIX}:webhook:{run_id}"
 
 
-def webhook_attempts(validation_id: str) -> str:
+def webhook_attempts(run_id: str) -> str:
     """List of the tries of a delivery, JSON each, bounded."""
-    return f"{_PREFIX}:webhook:{validation_id}:attempts"
+    return f"{_PREFIX}:webhook:{run_id}:attempts"
 
 
 def webhook_deliveries(*, tenant: str = DEFAULT_TENANT) -> str:
@@ -167,7 +167,7 @@ def webhook_deliveries(*, tenant: str = DEFAULT_TENANT) -> str:
 
 
 def due_webhooks() -> str:
-    """Sorted set of validations whose end is to be told, by time in milliseconds; 0 is at once."""
+    """Sorted set of runs whose end is to be told, by time in milliseconds; 0 is at once."""
     return f"{_PREFIX}:webhooks:due"
 
 

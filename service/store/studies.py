@@ -55,6 +55,11 @@ for _, ended in ipairs(cjson.decode(ARGV[1])) do
   if status == ended then
     redis.call('SREM', KEYS[3], ARGV[5])
     redis.call('DEL', KEYS[4])
+    local request = redis.call('HGET', KEYS[1], 'request')
+    local hook = request and cjson.decode(request)['webhook']
+    if hook and hook ~= cjson.null then
+      redis.call('ZADD', KEYS[8], 0, ARGV[5])
+    end
   end
 end
 return 'done'
@@ -154,6 +159,8 @@ class StudyStore:
     ) -> Change:
         """Set fields and a trial in one step, unless the study ended or went to another attempt.
 
+        Whoever ends it, the webhook of its request becomes due with it.
+
         What readers follow, its status and stage or a trial, is an event of the same step.
         """
         changed: dict[str, Any] = dict(fields)
@@ -170,6 +177,7 @@ class StudyStore:
                     keys.waiting_runs(),
                     keys.leasing_runs(),
                     keys.study_events(identifier),
+                    keys.due_webhooks(),
                 ],
                 args=[
                     msgspec.json.encode(sorted(STUDY_ENDS)),

@@ -1,9 +1,9 @@
 """Webhook deliveries in Redis or Valkey: an outbox with its log.
 
-The step that ends a validation makes its message due, so that none is lost and none is made twice;
-the log begins when somebody looks at it or tries. When a message is due stands in the store alone:
-a restart forgets no retry. Processes that deliver lease what is due; one that dies leaves it to the
-next.
+The step that ends a validation or a study makes its message due, so that none is lost and none is
+made twice; the log begins when somebody looks at it or tries. When a message is due stands in the
+store alone: a restart forgets no retry. Processes that deliver lease what is due; one that dies
+leaves it to the next.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 import redis
 
+from api_schemas.study import STUDY_ENDS, Study
 from api_schemas.validation import TERMINAL, Validation
 from api_schemas.webhook import DeliveryAttempt, DeliveryStatus, WebhookDelivery
 from service.identifiers import timestamp
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
 
 MOST_ATTEMPTS_KEPT = 100
@@ -104,6 +106,7 @@ class WebhookStore:
         self._tenant = tenant
         self._retention = retention
         self._validations = ValidationStore(client, retention=retention)
+        self._studies = StudyStore(client)
         self._open = client.register_script(_OPEN)
         self._claim = client.register_script(_CLAIM)
         self._record = client.register_script(_RECORD)
@@ -133,11 +136,15 @@ class WebhookStore:
             self._forget(index, [name for name, item in loaded if item is None])
         return found[:limit], found[limit - 1].id if len(found) > limit else None
 
-    def of_validation(self, identifier: str) -> list[WebhookDelivery]:
-        """Return what was sent of a validation."""
+    def of_run(self, identifier: str) -> list[WebhookDelivery]:
+        """Return what was sent of a validation or a study."""
         self._open_new()
         found = self.find(identifier)
         return [] if found is None else [found]
+
+    def told_of(self, delivery: WebhookDelivery) -> Validation | Study | None:
+        """Return the record that a delivery tells of, or None when it was removed."""
+        return self._ended(delivery.id)
 
     def replay(self, identifier: str) -> WebhookDelivery | None:
         """Make a delivery due at once, whatever became of it; None when there is none."""
@@ -226,10 +233,15 @@ class WebhookStore:
             with reaching_the_store():
                 if self._client.exists(keys.webhook_delivery(identifier)):
                     continue
-            validation = self._validations.find(identifier)
-            delivery = None if validation is None else _message_of(validation)
+            record = self._ended(identifier)
+            delivery = None if record is None else _message_of(record)
             if delivery is not None:
-                self._write(delivery, tenant=self._validations.tenant_of(identifier))
+                store = self._studies if delivery.study_id else self._validations
+                self._write(delivery, tenant=store.tenant_of(identifier))
+
+    def _ended(self, identifier: str) -> Validation | Study | None:
+        """Return the record with this id; ids of validations and studies never meet."""
+        return self._validations.find(identifier) or self._studies.find(identifier)
 
     def _write(self, delivery: WebhookDelivery, *, tenant: str) -> None:
         fields: dict[str, Any] = {
@@ -273,19 +285,21 @@ class WebhookStore:
                     self._client.zrem(index, identifier)
 
 
-def _message_of(validation: Validation) -> WebhookDelivery | None:
-    """Return the delivery that tells of a validation's end; None when nobody asked for it."""
-    hook = validation.plan.webhook
-    if hook is None or validation.status not in TERMINAL:
+def _message_of(record: Validation | Study) -> WebhookDelivery | None:
+    """Return the delivery that tells of an end; None when there is none, or nobody asked for it."""
+    is_study = isinstance(record, Study)
+    hook = record.request.webhook if isinstance(record, Study) else record.plan.webhook
+    if hook is None or record.status not in TERMINAL | STUDY_ENDS:
         return None
     return WebhookDelivery(
-        id=validation.id,
-        validation_id=validation.id,
-        event=f"validation.{validation.status}",
+        id=record.id,
+        validation_id=None if is_study else record.id,
+        study_id=record.id if is_study else None,
+        event=f"{'study' if is_study else 'validation'}.{record.status}",
         url=hook.url,
         secret_ref=hook.secret_ref,
         status="pending",
-        created_at=validation.finished_at or validation.created_at,
+        created_at=record.finished_at or record.created_at,
     )
 
 

@@ -5,6 +5,7 @@ that changes its answer in between (DNS rebinding) leads nowhere else.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,6 +15,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """IPv6 addresses that stand for an IPv4 address (RFC 6052)."""
+
+
+_LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
+_NUMERIC = frozenset("0123456789abcdefx.")
 
 
 class AddressRefused(Exception):
@@ -35,6 +40,33 @@ def may_reach(address: Address, allowed: Sequence[Network]) -> bool:
     if any(inner in network for network in allowed):
         return True
     return inner.is_global and not inner.is_multicast
+
+
+def refuse_literal(host: str, *, allowed: Sequence[Network]) -> None:
+    """Return when a host is a name to be looked up later, or a literal that may be reached.
+
+    Short and numeric forms of IPv4, which resolvers take too, are literals; so are the names that
+    every machine has for itself.
+
+    Raises:
+        AddressRefused: No webhook may go there.
+    """
+    literals = _literals(host)
+    if literals and not any(may_reach(address, allowed) for address in literals):
+        raise AddressRefused(host)
+
+
+def _literals(host: str) -> list[Address]:
+    name = host.rstrip(".").lower()
+    if name in _LOCAL_NAMES or name.endswith(".localhost"):
+        return [ipaddress.IPv4Address("127.0.0.1"), ipaddress.IPv6Address("::1")]
+    with contextlib.suppress(ValueError):
+        return [ipaddress.ip_address(name.strip("[]").partition("%")[0])]
+    if not name.isascii() or set(name) - _NUMERIC:
+        return []
+    with contextlib.suppress(OSError):
+        return [ipaddress.IPv4Address(socket.inet_aton(name))]
+    return []
 
 
 async def addresses_of(

@@ -11,7 +11,6 @@ from api_schemas.webhook import DeliveryAttempt, DeliveryStatus
 from service.identifiers import timestamp
 from service.log import get_logger
 from service.store.client import StoreUnavailable
-from service.store.validations import ValidationStore
 from service.store.webhooks import Claimed, WebhookStore
 from service.webhooks.addresses import Resolve, resolve_host
 from service.webhooks.message import message, signed_headers
@@ -35,7 +34,6 @@ class Dispatcher:
     def __init__(
         self,
         store: WebhookStore,
-        validations: ValidationStore,
         *,
         secrets_dir: Path | str | None,
         reach: Reach,
@@ -43,7 +41,6 @@ class Dispatcher:
         resolve: Resolve = resolve_host,
     ) -> None:
         self._store = store
-        self._validations = validations
         self._secrets_dir = None if secrets_dir is None else Path(secrets_dir)
         self._reach = reach
         self._now = now
@@ -115,13 +112,13 @@ class Dispatcher:
 
     async def _try(self, claimed: Claimed, *, at: datetime) -> Reply:
         delivery = claimed.delivery
-        validation = self._validations.find(delivery.validation_id)
-        if validation is None:
+        record = self._store.told_of(delivery)
+        if record is None:
             return Reply(outcome="record_missing")
         secret = read_secret(delivery.secret_ref, self._secrets_dir)
         if secret is None:
             return Reply(outcome="secret_missing")
-        body = message(validation)
+        body = message(record)
         return await post(
             delivery.url,
             body=body,

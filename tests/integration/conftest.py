@@ -32,6 +32,7 @@ def store_client(embedded_store: EmbeddedStore) -> Iterator[redis.Redis]:
 @pytest.fixture
 def api(store_client: redis.Redis) -> Iterator[Client]:
     """Return a client of the API on an empty store."""
-    app = create_app(Settings(warm_up=False, max_body_bytes=200_000), store_client)
+    settings = Settings(warm_up=False, max_body_bytes=200_000, webhook_networks="127.0.0.0/8")
+    app = create_app(settings, store_client)
     with TestClient(app) as client:
         yield client

@@ -11,18 +11,22 @@ import redis
 from standardwebhooks import Webhook as Verifier
 
 from api_schemas.access import Scope
+from api_schemas.study import Choices, Study, StudyRequest
 from api_schemas.validation import Validation, ValidationPlan, ValidationStatus, Webhook
 from api_schemas.webhook import DeliveryAttempt
 from service.identifiers import time_ordered_id, timestamp
 from service.store import keys
 from service.store.api_keys import ApiKeyStore
+from service.store.studies import StudyStore
 from service.store.validations import Change, ValidationStore
 from service.store.webhooks import MOST_ATTEMPTS_KEPT, WebhookStore
+from service.studies import end_study
 from service.webhooks.addresses import networks_of
 from service.webhooks.dispatcher import Dispatcher
 from service.webhooks.schedule import PAUSES_S
 from service.webhooks.sending import Reach
 from tests.integration.conftest import Client
+from tests.integration.test_validations import request_for
 from tests.unit.service.webhooks.receiver import Receiver, free_port, receiving
 
 _START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -67,7 +71,6 @@ def _dispatcher(
     loopback = Reach(networks=networks_of("127.0.0.0/8"))
     return Dispatcher(
         WebhookStore(store_client, retention=None),
-        ValidationStore(store_client, retention=None),
         secrets_dir=secrets,
         reach=reach or loopback,
         now=clock,
@@ -143,6 +146,104 @@ def test_whoever_ends_a_validation_it_is_told(
     assert (attempt["outcome"], attempt["status_code"]) == ("delivered", 204)
     assert attempt["started_at"] == timestamp(_START)
     assert attempt["latency_ms"] > 0
+
+
+def _ended_study(store_client: redis.Redis, url: str, *, tenant: str | None = None) -> str:
+    """Return the id of a study that has just ended."""
+    identifier = time_ordered_id(_START, entropy=b"study-ends")
+    request = StudyRequest(
+        recommendation_id="r1",
+        space={"max_num_seqs": Choices(values=[2, 4])},
+        webhook=Webhook(url=url, secret_ref="team"),  # noqa: S106  # a name
+    )
+    store = StudyStore(store_client, tenant=tenant)
+    study = Study(
+        id=identifier,
+        created_at=timestamp(_START),
+        request=request,
+        status="queued",
+        stage="queued",
+        progress=0.0,
+        queue="validate.gpu.cpu",
+    )
+    store.create(study)
+    end_study(store, study, now=_START)
+    return identifier
+
+
+def test_the_end_of_a_study_is_told_like_that_of_a_validation(
+    *,
+    api: Client,
+    store_client: redis.Redis,
+    receiver: Receiver,
+    secrets: Path,
+    clock: Clock,
+) -> None:
+    """Signed, once, with its log; what was sent can be sent again, and each finds its own."""
+    study = _ended_study(store_client, receiver.url)
+    validation = _ended(store_client, receiver.url)
+    dispatcher = _dispatcher(store_client, secrets, clock)
+
+    dispatcher.deliver_due()
+    (kept,) = _log(api, study_id=study)
+    replayed = api.post(f"/webhook-deliveries/{study}/replay")
+    dispatcher.deliver_due()
+
+    told = [headers["webhook-id"] for headers, _ in receiver.received]
+    assert sorted(told) == sorted([study, study, validation])
+    headers, body = next(item for item in receiver.received if item[0]["webhook-id"] == study)
+    assert '"type":"study.cancelled"' in body
+    assert Verifier(_SECRET).sign(study, _START, body) == headers["webhook-signature"]
+    assert (kept["event"], kept["study_id"], kept["status"]) == (
+        "study.cancelled",
+        study,
+        "delivered",
+    )
+    assert "validation_id" in kept
+    assert replayed.status_code == 202
+    assert _log(api, validation_id=study) == _log(api, study_id=validation) == []
+    assert {item["id"] for item in _log(api)} == {study, validation}
+
+
+def test_the_deliveries_of_a_study_are_its_tenants(
+    *, api: Client, store_client: redis.Redis, receiver: Receiver, secrets: Path, clock: Clock
+) -> None:
+    """Another tenant sees neither the study nor its message."""
+    _ended_study(store_client, receiver.url, tenant="others")
+
+    assert _dispatcher(store_client, secrets, clock).deliver_due() == 1
+    assert _log(api) == []
+
+
+_PRIVATE = {"url": "http://169.254.169.254/latest", "secret_ref": "team"}
+
+
+def test_a_receiver_inside_is_refused_when_it_is_named(api: Client) -> None:
+    """A private address or no host at all: no run is queued that could never tell its end."""
+    made = api.post("/recommendations", json=request_for("tiny"))
+    identifier = made.json()["id"]
+    plan = {"mode": "boot", "when_no_worker": "wait", "webhook": _PRIVATE}
+    study = {
+        "recommendation_id": identifier,
+        "space": {"max_num_seqs": {"kind": "choices", "values": [2, 4]}},
+        "when_no_worker": "wait",
+        "webhook": _PRIVATE,
+    }
+    nowhere = plan | {"webhook": {"url": "http://?x", "secret_ref": "team"}}
+
+    refused = [
+        api.post(f"/recommendations/{identifier}/validations", json=plan),
+        api.post(f"/recommendations/{identifier}/validations", json=nowhere),
+        api.post("/studies", json=study),
+        api.post("/recommendations", json=request_for("tiny", validation=plan)),
+    ]
+
+    assert [answer.status_code for answer in refused] == [400] * 4
+    places = [answer.json()["errors"][0]["pointer"] for answer in refused]
+    assert places == ["/webhook/url"] * 3 + ["/validation/webhook/url"]
+    assert "169.254.169.254" in refused[0].json()["detail"]
+    assert api.get(f"/recommendations/{identifier}").json()["validations"] == []
+    assert api.get("/studies").json()["items"] == []
 
 
 def test_without_a_webhook_nothing_is_sent(

@@ -88,7 +88,7 @@ def test_without_secrets_a_service_sends_nothing_and_says_what_waits(
     receiver: Receiver, tmp_path: Path
 ) -> None:
     """Another process may have the secrets; until then the message is pending."""
-    with ServiceProcess(tmp_path / "data") as service:
+    with ServiceProcess(tmp_path / "data", WEBHOOK_NETWORKS="127.0.0.0/8") as service:
         identifier = _cancelled_in_the_queue(service, receiver.url)
 
         (waiting,) = _command(service, "list")["items"]

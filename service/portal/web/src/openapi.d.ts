@@ -1055,6 +1055,7 @@ export interface components {
                 [key: string]: components["schemas"]["Choices"] | components["schemas"]["IntegerRange"] | components["schemas"]["NumberRange"];
             };
             trial_minutes?: number;
+            webhook?: components["schemas"]["Webhook"] | null;
             /** @enum {string} */
             when_no_worker?: "reject" | "wait";
         };
@@ -1268,8 +1269,9 @@ export interface components {
             secret_ref: string;
             /** @enum {string} */
             status: "delivered" | "failed" | "pending";
+            study_id?: string | null;
             url: string;
-            validation_id: string;
+            validation_id?: string | null;
         };
         /** WebhookDeliveryPage */
         WebhookDeliveryPage: {

@@ -12,6 +12,7 @@ from service.webhooks.addresses import (
     addresses_of,
     may_reach,
     networks_of,
+    refuse_literal,
 )
 
 _INNER = [
@@ -92,3 +93,40 @@ def test_a_network_is_written_exactly(text: str) -> None:
     """What could mean something else is refused."""
     with pytest.raises(ValueError, match=r"does not appear|host bits"):
         networks_of(text)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *_INNER,
+        *("[::1]", "fe80::1%eth0"),
+        *("localhost", "LOCALHOST.", "a.localhost", "ip6-localhost"),
+        *("127.1", "0x7f.1", "2130706433", "017700000001", "10.1"),
+    ],
+)
+def test_what_a_url_says_plainly_is_refused_before_it_is_looked_up(host: str) -> None:
+    """Literals inside, in every form that resolvers take, and this machine's own names."""
+    with pytest.raises(AddressRefused):
+        refuse_literal(host, allowed=())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "hooks.example.org",
+        "1.1.1.1",
+        "[2606:4700::1111]",
+        "16843009",
+        "localhost.example.org",
+        "fed",
+    ],
+)
+def test_names_and_public_literals_are_left_to_the_delivery(host: str) -> None:
+    """What a name stands for is judged when it is looked up, every time."""
+    refuse_literal(host, allowed=())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "[::ffff:127.0.0.1]"])
+def test_an_allowed_network_is_allowed_in_every_form(host: str) -> None:
+    """The operator's networks count for literals as they do for names."""
+    refuse_literal(host, allowed=networks_of("127.0.0.0/8"))

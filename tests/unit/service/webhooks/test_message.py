@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 from standardwebhooks import Webhook as Verifier
 
+from api_schemas.study import Choices, Study, StudyRequest
 from api_schemas.validation import Validation, ValidationPlan
 from service.webhooks.message import message, signed_headers
 
@@ -35,6 +36,34 @@ def test_a_message_says_what_happened_and_where_to_read_on() -> None:
     assert body["timestamp"] == "2026-01-02T03:05:05.000Z"
     assert body["data"]["verdict"] == "pass"
     assert body["data"]["url"] == "/validations/v1"
+
+
+def test_a_study_is_told_in_the_same_words() -> None:
+    """Type, time, how it went and where to read on; `best` is the number of its best trial."""
+    request = StudyRequest(recommendation_id="r1", space={"max_num_seqs": Choices(values=[2, 4])})
+    study = Study(
+        id="s1",
+        created_at="2026-01-02T03:04:05.000Z",
+        finished_at="2026-01-02T03:05:05.000Z",
+        request=request,
+        status="succeeded",
+        stage="succeeded",
+        progress=1.0,
+        best=3,
+    )
+
+    body = msgspec.json.decode(message(study))
+
+    assert body["type"] == "study.succeeded"
+    assert body["timestamp"] == "2026-01-02T03:05:05.000Z"
+    assert body["data"] == {
+        "id": "s1",
+        "recommendation_id": "r1",
+        "status": "succeeded",
+        "trials": 0,
+        "best": 3,
+        "url": "/studies/s1",
+    }
 
 
 def test_every_try_has_the_same_body() -> None:
