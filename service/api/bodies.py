@@ -1,6 +1,9 @@
 """Reading request bodies: strictly, with the place of a mistake and what is allowed there."""
 
+import contextlib
+import json
 import re
+from collections import Counter
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +18,8 @@ MAX_DEPTH = 64
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
 _LONG_DIGITS = re.compile(rb"\d{20}")
+_SHOWN = 64
+"""Characters of a key that an answer repeats."""
 _HUGE_INTEGER = re.compile(rb"(?<![\d.eE+])\d{20,}(?![\d.eE])")
 
 
@@ -22,13 +27,13 @@ def read_body(body: bytes, kind: type[T]) -> T:
     """Return the Struct that a JSON body holds.
 
     Raises:
-        Refusal: It is empty, malformed, too deep, or not of this kind.
+        Refusal: It is empty, malformed, too deep, not of this kind, or says one thing twice.
     """
     if not body.strip():
         raise refuse_field("", "it is empty; send a JSON object")
     refuse_extremes(body)
     try:
-        return msgspec.json.decode(body, type=kind)
+        read = msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         mistake = explain_mistake(str(error), kind)
         raise refuse_field(mistake.pointer, mistake.message) from None
@@ -36,6 +41,8 @@ def read_body(body: bytes, kind: type[T]) -> T:
         raise refuse_field("", str(error)) from None
     except RecursionError:
         raise _too_deep() from None
+    refuse_repeated_keys(body)
+    return read
 
 
 def refuse_extremes(body: bytes) -> None:
@@ -46,6 +53,29 @@ def refuse_extremes(body: bytes) -> None:
     """
     _refuse_deep_nesting(body)
     _refuse_huge_integers(body)
+
+
+def refuse_repeated_keys(body: bytes) -> None:
+    """Return when no object of a JSON body has a key twice: decoders keep the last one silently.
+
+    What is no JSON is not judged here.
+
+    Raises:
+        Refusal: One has.
+    """
+    with contextlib.suppress(ValueError):
+        _KEYS.decode(body.decode())
+
+
+def _refuse_repeated_key(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) == len(pairs):
+        return
+    counted = Counter(name for name, _ in pairs)
+    name = counted.most_common(1)[0][0]
+    raise refuse_field("", f"the key {name[:_SHOWN]!r} stands twice in one object")
+
+
+_KEYS = json.JSONDecoder(object_pairs_hook=_refuse_repeated_key)
 
 
 def _refuse_deep_nesting(body: bytes) -> None:

@@ -22,7 +22,7 @@ from api_schemas.check import CheckReport, CheckRequest
 from api_schemas.estimate import EstimateRequest
 from api_schemas.recommendation import TuningRequest
 from service.api.access import OPERATION, OPERATION_ID, TARGET
-from service.api.bodies import encode, refuse_extremes
+from service.api.bodies import encode, refuse_extremes, refuse_repeated_keys
 from service.api.checks import create_check
 from service.api.context import Context, InjectedContext
 from service.api.cors import origins_of
@@ -66,7 +66,7 @@ def make_plugin(settings: Settings) -> LitestarMCP:
             name="Setpoint",
             instructions=_INSTRUCTIONS,
             allowed_origins=sorted(origins_of(settings.cors_origins)),
-            guards=[refuse_extreme_bodies],
+            guards=[refuse_bodies],
             route_opt={OPERATION_ID: ENDPOINT},
             subscription_max_streams=_MOST_SUBSCRIPTIONS,
         )
@@ -76,10 +76,12 @@ def make_plugin(settings: Settings) -> LitestarMCP:
     return plugin
 
 
-async def refuse_extreme_bodies(connection: _Connection, _: BaseRouteHandler) -> None:
-    """Refuse a message that the library would fail to parse."""
+async def refuse_bodies(connection: _Connection, _: BaseRouteHandler) -> None:
+    """Refuse a message that the library would fail to parse, or read in one of two ways."""
     if isinstance(connection, Request):
-        refuse_extremes(await connection.body())
+        body = await connection.body()
+        refuse_extremes(body)
+        refuse_repeated_keys(body)
 
 
 def only_as_tool(connection: _Connection, handler: BaseRouteHandler) -> None:

@@ -15,6 +15,9 @@ from litestar_mcp.core.jsonrpc import INVALID_PARAMS
 from litestar_mcp.mcp.routes import HEADER_MISMATCH, MCP_PROTOCOL_VERSION
 from msgspec import UNSET, Raw, UnsetType
 
+from service.api.bodies import refuse_repeated_keys
+from service.api.problems import Refusal
+
 OLDER = ("2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions with Streamable HTTP and a handshake, oldest first."""
 _PREFIX = "io.modelcontextprotocol/"
@@ -141,7 +144,8 @@ def _older_message(body: bytes) -> _Message | None:
     try:
         message = msgspec.json.decode(body, type=_Message)
         meta = _meta_of(message)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+        refuse_repeated_keys(body)
+    except (msgspec.DecodeError, ValueError, RecursionError, Refusal):
         return None
     return None if f"{_PREFIX}protocolVersion" in meta or message.jsonrpc != "2.0" else message
 

@@ -383,6 +383,7 @@ def test_a_call_takes_one_request_from_the_budget(tmp_path: Path) -> None:
         (b'{"id": 1' + b"0" * 400 + b"}", 400),
         (b"\xff", 400),
         (b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]', 400),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": 1, "a": 2}}', 400),
         (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}', 400),
         (b'{"jsonrpc": "2.0", "id": null, "method": "tools/list"}', 400),
         (b'{"jsonrpc": "2.0", "id": {}, "method": "tools/list"}', 400),

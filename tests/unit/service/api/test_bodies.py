@@ -69,3 +69,27 @@ def test_deep_nesting_is_too_large(depth: int) -> None:
 def test_what_only_looks_monstrous_is_read(value: bytes) -> None:
     """Brackets and digits in strings, long fractions and wide lists are fine."""
     assert read_body(_with_config(value), EstimateRequest).model.id == "a/b"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"hardware":{"gpu":"L4"},"model":{"id":"a/b"},"hardware":{"gpu":"H100"}}',
+        b'{"hardware":{"gpu":"L4","gpu":"H100"},"model":{"id":"a/b"}}',
+        b'{"hardware":{"gpu":"L4","g\\u0070u":"L4"},"model":{"id":"a/b"}}',
+        _with_config(b'[{"gpu":1,"gpu":1}]'),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(body: bytes) -> None:
+    """Which of two values is meant would be a guess, however deep they are and however spelt."""
+    refusal = _refusal(body)
+
+    assert refusal.code == "invalid-request"
+    assert "stands twice in one object" in refusal.errors[0].message
+
+
+def test_one_key_in_two_objects_is_no_repetition() -> None:
+    """Objects have keys of their own."""
+    read = read_body(_with_config(b'[{"x":1},{"x":{"x":1}}]'), EstimateRequest)
+
+    assert read.model.config == {"x": [{"x": 1}, {"x": {"x": 1}}]}
