@@ -111,7 +111,9 @@ def get_api_key(key_id: ApiKeyId, context: InjectedContext) -> Response[bytes]:
     sync_to_thread=True,
     status_code=200,
     opt=describe(
-        Answer(200, "The key; no process takes it a second later.", kind=ApiKey),
+        Answer(
+            200, "The key, whose record stays; no process takes it a second later.", kind=ApiKey
+        ),
         problems=("not-found", "store-unavailable"),
     ),
 )

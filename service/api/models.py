@@ -110,7 +110,10 @@ def get_model(model_id: ModelPath, context: InjectedContext) -> Response[bytes]:
     ),
 )
 def register_model(model_id: ModelPath, body: RawBody, context: InjectedContext) -> Response[bytes]:
-    """Store a config.json under an id, for every later request that names it."""
+    """Store a config.json under an id, for every later request of the tenant that names it.
+
+    Under the id of a bundled model it takes that one's place.
+    """
     wanted = _check_id(model_id.removeprefix("/"))
     registration = read_body(body, ModelRegistration)
     _check_config(registration, model_id=wanted)

@@ -93,7 +93,11 @@ def describe_stream(events: dict[str, type[Any]]) -> dict[str, Any]:
 def describe_cancel(kind: type[Any]) -> dict[str, Any]:
     """Return the `opt` of a route that ends a run."""
     return describe(
-        Answer(202, "It is cancelled, or will be within seconds.", kind=kind),
+        Answer(
+            202,
+            "It is cancelled, or will be within seconds; its record stays to be read.",
+            kind=kind,
+        ),
         problems=("not-found", "conflict", "store-unavailable"),
     )
 
