@@ -144,7 +144,8 @@ class CheckedEngine(Response, frozen=True, kw_only=True):
     location: Location | None
     model: str | None
     version: str
-    version_source: Literal["image", "request", "newest"]
+    version_source: Literal["image", "request", "file", "newest"]
+    """Where the release comes from: `file` is the header of a file that Setpoint wrote."""
     config: EngineConfig
     unresolved: list[str]
     fits: bool | None

@@ -31,6 +31,7 @@ from service.tuning.lint.found import Reading
 from service.tuning.lint.judge import Judged, judge_engine
 from service.tuning.lint.limits import Unreadable
 from service.tuning.lint.model_memory import remembering
+from service.tuning.lint.own_files import own_header
 from service.tuning.lint.reading import read_command, read_file
 from service.tuning.lint.stated import stated_engine
 from service.tuning.lint.text import SourceFile, Span
@@ -78,7 +79,9 @@ def check(
             releases = [one.version for one in ours]
             corrected = fixed_file(file, list(zip(reading.engines, releases, strict=True)))
             fixed += [] if corrected is None else [corrected]
-    if not judged and not findings:
+    # Rules for alerts and a file of variables, as we write them, hold no engine.
+    is_ours = all(own_header(file) is not None for file, _ in found)
+    if not judged and not findings and not is_ours:
         findings.append(_nothing_found(request))
     findings += [finding for one in judged for finding in one.findings]
     return _report(request, in_order(findings), judged, fixed=fixed, today=today)
@@ -105,7 +108,7 @@ def _judging(
 def _by_rules_alone(judging: Judging) -> Judging:
     """Return how a part is judged: its memory is that of the command which names it."""
     request = msgspec.structs.replace(judging.request, hardware=None)
-    return msgspec.structs.replace(judging, request=request)
+    return msgspec.structs.replace(judging, request=request, is_by_rules_alone=True)
 
 
 def _parse_from(text: str) -> None:

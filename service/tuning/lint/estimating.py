@@ -28,6 +28,8 @@ class Judging(msgspec.Struct, frozen=True, kw_only=True):
     resolve_model: ModelResolver
     calibrations: Calibrations = ()
     """What was learned from measurements of these configurations."""
+    is_by_rules_alone: bool = False
+    """Nothing is said about memory, whatever hardware is named."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,8 +23,9 @@ from service.tuning.lint.findings import (
 )
 from service.tuning.lint.found import FoundEngine
 from service.tuning.lint.interpret import Interpreted, interpret
+from service.tuning.lint.own_files import OwnHeader, own_header
 from service.tuning.lint.pasteable import pasteable
-from service.tuning.lint.surroundings import local_ranks, surroundings
+from service.tuning.lint.surroundings import is_said_for_the_chart, local_ranks, surroundings
 from service.tuning.lint.text import SourceFile
 from service.tuning.lint.upgrade import Step, changed_defaults, settled, with_history
 from service.tuning.models.spec import ModelSpec
@@ -48,18 +49,20 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Release(msgspec.Struct, frozen=True):
     version: EngineVersion
-    source: Literal["image", "request", "newest"]
+    source: Literal["image", "request", "file", "newest"]
     finding: Finding | None = None
 
 
 def judge_engine(engine: FoundEngine, *, file: SourceFile, judging: Judging) -> Judged:
     """Return what rules, grammar and estimate say about one engine of a file."""
     request = judging.request
-    release = _release(engine, request, file)
+    header = own_header(file)
+    release = _release(engine, request, file, header)
     read = interpret(engine, release.version)
     model = request.model or _model_ref(read)
     spec, unknown = _resolve(model, judging, engine, file)
-    hardware = None if read.unresolved else _hardware(request, read, engine)
+    stated = request.hardware or _own_hardware(header, judging)
+    hardware = None if read.unresolved else _widened(stated, read, engine)
     subject = Subject(model=model, spec=spec, hardware=hardware, usage=engine.usage)
     by_rules, estimate = judge_settings(read, subject, release.version, judging)
     findings = _all_findings(engine, read, by_rules, version=release.version, file=file)
@@ -74,7 +77,7 @@ def judge_engine(engine: FoundEngine, *, file: SourceFile, judging: Judging) -> 
         findings=[*findings, *extra],
         estimate=estimate,
         gpus=local_ranks(read),
-        missing=_missing(request, read, spec=spec, estimate=estimate),
+        missing=_missing(request, read, spec=spec, hardware=stated, estimate=estimate),
     )
 
 
@@ -91,7 +94,12 @@ def _all_findings(
         alone = [finding for finding in by_rules if finding.rule.startswith(_ENV_RULES)]
         return placed(alone, read, file=file, otherwise=engine.span)
     refused = {p.problem.setting for p in read.problems if p.problem.code == _REFUSED_VALUE}
-    kept = [f for f in by_rules if f.severity == "error" or f.setting not in refused]
+    kept = [
+        finding
+        for finding in by_rules
+        if finding.severity == "error"
+        or (finding.setting not in refused and not is_said_for_the_chart(finding, engine))
+    ]
     in_its_words = [pasteable(finding, form=engine.form) for finding in kept]
     with_places = placed(in_its_words, read, file=file, otherwise=engine.span)
     return [
@@ -133,7 +141,14 @@ def _with_upgrade(
     ]
 
 
-def _release(engine: FoundEngine, request: CheckRequest, file: SourceFile) -> _Release:
+def _own_hardware(header: OwnHeader | None, judging: Judging) -> Hardware | None:
+    """Return the hardware that our own header names, where memory is judged at all."""
+    return None if header is None or judging.is_by_rules_alone else header.hardware
+
+
+def _release(
+    engine: FoundEngine, request: CheckRequest, file: SourceFile, header: OwnHeader | None
+) -> _Release:
     stated = request.engine.version if request.engine is not None else None
     if stated is not None:
         return _Release(parse_version(stated), "request")
@@ -142,6 +157,8 @@ def _release(engine: FoundEngine, request: CheckRequest, file: SourceFile) -> _R
             return _Release(parse_version(engine.version_text), "image")
         except TuningError as error:
             return _Release(NEWEST, "newest", _assumed(engine, file, error.message))
+    if header is not None:
+        return _Release(header.version, "file")
     if engine.form == "env":
         return _Release(NEWEST, "newest")
     return _Release(NEWEST, "newest", _assumed(engine, file, "No image tag says which vLLM runs."))
@@ -183,9 +200,8 @@ def _resolve(
         return None, finding
 
 
-def _hardware(request: CheckRequest, read: Interpreted, engine: FoundEngine) -> Hardware | None:
+def _widened(hardware: Hardware | None, read: Interpreted, engine: FoundEngine) -> Hardware | None:
     """Return the hardware with as many GPUs as the container has or the settings need."""
-    hardware = request.hardware
     if hardware is None or hardware.gpus_per_node is not None:
         return hardware
     node, _ = resolve_hardware(hardware)
@@ -229,13 +245,14 @@ def _missing(
     read: Interpreted,
     *,
     spec: ModelSpec | None,
+    hardware: Hardware | None,
     estimate: Estimate | None,
 ) -> tuple[str, ...]:
     """Return why the engine could not be judged as far as the request asks."""
     has_targets = request.slo is not None or (
         request.policy is not None and bool(request.policy.targets)
     )
-    if request.hardware is None:
+    if hardware is None:
         return ("targets are given, but no hardware",) if has_targets else ()
     if estimate is None:
         if read.unresolved:

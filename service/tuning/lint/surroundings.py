@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from api_schemas.explanation import Finding
 from service.tuning.lint.container import image_version, is_server_image
 from service.tuning.lint.found import Container, FoundEngine, Remark
 from service.tuning.lint.interpret import Interpreted
@@ -16,6 +17,7 @@ _PARALLEL = (
     "data_parallel_size",
     "prefill_context_parallel_size",
 )
+_STACK = "production-stack model"
 _ELASTIC_TAG = re.compile(r":(?:latest|nightly)(?:@|$)")
 _GPUS_PER_SHM = {
     "compose service": "ipc: host",
@@ -36,6 +38,16 @@ def surroundings(engine: FoundEngine, read: Interpreted) -> Iterator[Remark]:
         return
     yield from _shared_memory(container, ranks, read)
     yield from _gpus(container, ranks, read)
+
+
+def is_said_for_the_chart(finding: Finding, engine: FoundEngine) -> bool:
+    """Whether a note calls needless what the chart needs to be told.
+
+    The production stack switches prefix caching off unless `enablePrefixCaching` is true (its
+    templates/deployment-vllm-multi.yaml).
+    """
+    is_of_chart = engine.container is not None and engine.container.kind == _STACK
+    return is_of_chart and finding.rule == "KVC017"
 
 
 def local_ranks(read: Interpreted) -> int | None:

@@ -167,7 +167,7 @@ export interface components {
             unresolved: string[];
             version: string;
             /** @enum {string} */
-            version_source: "image" | "newest" | "request";
+            version_source: "file" | "image" | "newest" | "request";
         };
         /** CheckFile */
         CheckFile: {
