@@ -76,29 +76,17 @@ def look_up(
         TuningError: The model, GPU, version or architecture is unknown, or a value is nonsense.
     """
     engine = engine or Engine()
+    env = engine.env or {}
     version = parse_version(engine.version)
     node, notes = resolve_hardware(hardware)
     given = with_model_extras(engine.config or EngineConfig(), model)
     spec = resolve_model(model)
     effective = effective_config(given, spec=spec, node=node, version=version, usage=usage)
     draft, unknown = _resolve_draft(effective, model, resolve_model)
-    env = engine.env or {}
     plan = plan_memory(
         spec=spec, node=node, config=effective, version=version, draft=draft, env=env
     )
-    context = RuleContext(
-        version=version,
-        given=given,
-        effective=effective,
-        spec=spec,
-        node=node,
-        plan=plan,
-        model=model,
-        workload=workload,
-        slo=slo,
-        env=env,
-    )
-    return Situation(
+    situation = Situation(
         spec=spec,
         draft=draft,
         node=node,
@@ -106,8 +94,34 @@ def look_up(
         given=given,
         effective=effective,
         plan=plan,
-        findings=(*check_rules(context), *unknown, *notes),
+        findings=(*unknown, *notes),
         speculative=model.speculative,
+    )
+    context = _context(situation, model=model, workload=workload, slo=slo, env=env)
+    findings = (*check_rules(context), *situation.findings)
+    return msgspec.structs.replace(situation, findings=findings)
+
+
+def _context(
+    situation: Situation,
+    *,
+    model: ModelRef,
+    workload: Workload | None,
+    slo: Slo | None,
+    env: Mapping[str, str],
+) -> RuleContext:
+    """Return what the rules look at."""
+    return RuleContext(
+        version=situation.version,
+        given=situation.given,
+        effective=situation.effective,
+        spec=situation.spec,
+        node=situation.node,
+        plan=situation.plan,
+        model=model,
+        workload=workload,
+        slo=slo,
+        env=env,
     )
 
 

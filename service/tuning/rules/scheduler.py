@@ -47,7 +47,7 @@ def _seqs_beyond_cache(context: RuleContext, plan: MemoryPlan) -> Iterator[Remar
         return
     mean = mean_tokens(workload.prompt_tokens) + mean_tokens(workload.output_tokens)
     held_once = _shared_blocks(context, kv)
-    blocks = max(1, kv.request_blocks(max(1, round(mean))) - held_once)
+    blocks = max(1, kv.decoding_blocks(max(1, round(mean))) - held_once)
     limit = sequence_limit(max(1, kv.num_blocks - held_once), mean_tokens=blocks)
     if seqs > limit > 0:
         yield Remark(

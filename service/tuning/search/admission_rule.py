@@ -52,13 +52,14 @@ def choose_admission(
     min(share x theoretical limit, the largest n whose live tokens stay inside the pool with
     2.33 standard deviations to spare), at most 1024.
     """
+    live = math.ceil(demand.live_mean_tokens)
     shared = _shared_blocks(kv, demand) if prefix_caching else 0
-    blocks = max(1, kv.num_blocks - 1 - shared)
-    each = max(1, kv.request_blocks(math.ceil(demand.live_mean_tokens)) - shared)
+    # Where a window lets blocks go, a prompt in flight holds more than those that decode.
+    in_flight = kv.request_blocks(live) - kv.decoding_blocks(live)
+    blocks = max(1, kv.num_blocks - 1 - shared - in_flight)
+    each = max(1, kv.decoding_blocks(live) - shared)
     limit = blocks / each
-    tokens_per_block = demand.live_mean_tokens / max(
-        1, kv.request_blocks(math.ceil(demand.live_mean_tokens))
-    )
+    tokens_per_block = demand.live_mean_tokens / max(1, kv.decoding_blocks(live))
     steady = _steady_limit(limit, demand, sigmas=_SIGMAS[posture])
     # One at a time only where one request fills the pool: a long tail is no reason to queue.
     wanted = max(min(SHARE[posture] * limit, steady), min(_PAIR, limit))

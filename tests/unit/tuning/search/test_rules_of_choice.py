@@ -1,5 +1,8 @@
 """Length, memory share and admission cap, against the guides' worked figures."""
 
+import math
+
+import msgspec
 import pytest
 
 from api_schemas.recommendation import Posture
@@ -198,3 +201,26 @@ def test_unified_memory_leaves_room_for_the_system() -> None:
 
     assert spark.value <= 0.83
     assert jetson.value <= 0.60
+
+
+def test_blocks_that_a_window_lets_go_carry_other_requests() -> None:
+    """Decoding holds a window of 128 tokens, a prompt in flight 2176: one of those at a time."""
+    full = KvGroup(kind="full", block_tokens=16)
+    window = KvGroup(
+        kind="sliding", block_tokens=16, cap_tokens=2176, extra_blocks=1, reach_tokens=128
+    )
+    windowed = msgspec.structs.replace(pool(blocks=10_000), groups=(full, window))
+    plain = msgspec.structs.replace(pool(blocks=10_000), groups=(full, full))
+
+    choice, other = (
+        choose_admission(kv, demand(), posture="production", prefix_caching=True)
+        for kv in (windowed, plain)
+    )
+
+    live = math.ceil(demand().live_mean_tokens)
+    in_flight = windowed.request_blocks(live) - windowed.decoding_blocks(live)
+    assert in_flight > 0
+    assert choice.theoretical == pytest.approx(
+        (10_000 - 1 - in_flight) / windowed.decoding_blocks(live)
+    )
+    assert choice.value > other.value
