@@ -25,6 +25,7 @@ server_option = click.option(
 )
 """For commands that only a service can carry out."""
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_MANY = 100.0
 _UNBOUNDED_WIDTH = 10_000
 _PIPED_WIDTH = 160
 _STYLE = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -125,8 +126,8 @@ def _figures(estimate: Estimate) -> list[str]:
         *cells,
         f"{performance.ttft_ms.p95:,.0f}",
         f"{performance.tpot_ms.p95:,.1f}",
-        f"{performance.requests_per_s:,.2f}",
-        f"{performance.output_tokens_per_s:,.0f}",
+        _rate(performance.requests_per_s),
+        _rate(performance.output_tokens_per_s),
         f"{performance.preemptions_per_request:.3f}",
     ]
 
@@ -156,6 +157,11 @@ def _findings(findings: Sequence[Finding]) -> Table:
         severity = Text(finding.severity, style=_STYLE[finding.severity])
         table.add_row(finding.rule, severity, finding.message, finding.suggestion or "")
     return table
+
+
+def _rate(value: float) -> str:
+    """Return a rate with what counts of it: a tiny one is not zero."""
+    return f"{value:,.0f}" if value >= _MANY else f"{value:,.3g}"
 
 
 def _number(value: float | None) -> str:

@@ -237,6 +237,17 @@ const scenarios = {
     return page;
   },
 
+  /** An address with a tab that there is none of shows the first; one without an answer says so. */
+  async "a-mistyped-address-leads-somewhere"(browser) {
+    const made = await ask(LLAMA);
+    const page = await open(browser, { hash: `#/r/${made.id}/none` });
+    const tab = page.getByRole("tab", { name: "Overview" });
+    assert.equal(await tab.getAttribute("aria-selected"), "true");
+    await go(page, "#/r/");
+    await page.getByText("There is no such page").waitFor();
+    return page;
+  },
+
   /** An answer that cannot be met shows what stands in the way, and asks for the nearest way. */
   async "what-cannot-be-met-leads-to-what-can"(browser) {
     const made = await ask(TOO_LARGE);

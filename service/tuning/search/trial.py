@@ -28,8 +28,9 @@ from service.tuning.search.sizing import Sized
 from service.tuning.verdicts import judge_slo
 
 Method = Literal["closed_form", "simulation"]
-FASTEST_FACTOR, SLOWEST_FACTOR = 1024.0, 1 / 1024
-"""Multiples of the offered rate between which the capacity is looked for."""
+FASTEST_FACTOR, SLOWEST_FACTOR = 2.0**40, 1 / 1024
+"""Multiples of the offered rate between which the capacity is looked for: a request a week is told
+what the hardware carries, and limits that hardly any load keeps are not looked into further."""
 _HALVINGS = 3
 _HALF_OCTAVE = 2**0.5
 _PREDICTIONS: Memo[Prediction] = Memo(most=4096)

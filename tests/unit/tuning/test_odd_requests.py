@@ -272,3 +272,21 @@ def test_a_cpu_is_not_called_a_gpu() -> None:
     assert not [reason for reason in reasons if "GPU" in reason]
     assert too_large.binding is not None
     assert "GiB of each CPU" in too_large.binding.detail
+
+
+@pytest.mark.parametrize("requests_per_s", [1e-6, 1e-3])
+def test_hardly_any_load_is_told_what_the_hardware_carries(requests_per_s: float) -> None:
+    """The capacity is the machine's, not a multiple of a request a week."""
+    arrivals = PoissonArrivals(requests_per_s=requests_per_s)
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="Qwen/Qwen3-8B"),
+            hardware=Hardware(gpu="L40S"),
+            workload=Workload(preset="chat", arrivals=arrivals),
+        )
+    )
+
+    assert advice.feasible
+    assert advice.compared
+    assert max(one.capacity_output_tokens_per_s for one in advice.compared) > 500
+    assert "up to about 3." in advice.headline

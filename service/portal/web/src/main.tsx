@@ -6,7 +6,7 @@ import { ComparePage } from "./compare";
 import { FormPage } from "./form";
 import { HistoryPage } from "./history";
 import { KEY_WANTED } from "./parts";
-import { ResultPage } from "./result";
+import { knownTab, ResultPage } from "./result";
 import { WorkersPage } from "./workers";
 import "./style.css";
 
@@ -143,23 +143,23 @@ function View({ path, query }: Route) {
     case "":
       return <FormPage key={query.toString()} from={query.get("from")} nearest={query.has("nearest")} />;
     case "r":
-      return <ResultPage key={path[1]} id={path[1] ?? ""} tab={path[2] ?? "overview"} />;
+      if (path[1]) return <ResultPage key={path[1]} id={path[1]} tab={knownTab(path[2])} />;
+      break;
     case "history":
       return <HistoryPage query={query} />;
     case "compare":
       return <ComparePage first={query.get("a") ?? ""} second={query.get("b") ?? ""} />;
     case "workers":
       return <WorkersPage />;
-    default:
-      return (
-        <div class="page">
-          <h1>There is no such page</h1>
-          <p>
-            <a href="#/">Start with the form</a>
-          </p>
-        </div>
-      );
   }
+  return (
+    <div class="page">
+      <h1>There is no such page</h1>
+      <p>
+        <a href="#/">Start with the form</a>
+      </p>
+    </div>
+  );
 }
 
 function App() {

@@ -193,6 +193,11 @@ const TABS = [
   { id: "watch", label: "Watch" },
 ];
 
+/** The tab that an address names; the first one where it names none that there is. */
+export function knownTab(named: string | undefined): string {
+  return TABS.find((tab) => tab.id === named)?.id ?? TABS[0]!.id;
+}
+
 interface PanelProps {
   tab: string;
   record: Recommendation;
