@@ -18,7 +18,7 @@ from api_schemas.access import (
 from service.access import NewSecret, refusal_of
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import JSON, Answer, Body, describe
+from service.api.describe import JSON, Answer, Body, describe, leads_to
 from service.api.paging import PageSize
 from service.api.problems import Refusal, not_found
 
@@ -35,6 +35,18 @@ def _key_request() -> ApiKeyRequest:
     return ApiKeyRequest(name="ci", scopes=["read", "recommend"], expires_in_s=7_776_000)
 
 
+def _created_answer(description: str) -> Answer:
+    return Answer(
+        201,
+        description,
+        kind=CreatedApiKey,
+        headers=("Location",),
+        links=leads_to(
+            "getApiKey", "revokeApiKey", "rotateApiKey", takes="key_id", place="/key/id"
+        ),
+    )
+
+
 def _rotation_request() -> RotationRequest:
     return RotationRequest(overlap_s=3600)
 
@@ -46,7 +58,7 @@ def _rotation_request() -> RotationRequest:
     tags=[_TAG],
     sync_to_thread=True,
     opt=describe(
-        Answer(201, "The key, shown this once.", kind=CreatedApiKey, headers=("Location",)),
+        _created_answer("The key, shown this once."),
         body=Body(ApiKeyRequest, "Name, scopes and lifetime.", {"for a pipeline": _key_request}),
         problems=("too-large", "unsupported-media-type", "store-unavailable"),
     ),
@@ -131,7 +143,7 @@ def revoke_api_key(key_id: ApiKeyId, context: InjectedContext) -> Response[bytes
     tags=[_TAG],
     sync_to_thread=True,
     opt=describe(
-        Answer(201, "The new key, shown this once.", kind=CreatedApiKey, headers=("Location",)),
+        _created_answer("The new key, shown this once."),
         body=Body(
             RotationRequest, "How long the old key still works.", {"an hour": _rotation_request}
         ),

@@ -14,6 +14,21 @@ Example = Callable[[], Any]
 """Makes an example when the document is asked for, so that it is never out of date."""
 
 
+class Link(NamedTuple):
+    """An operation that an answer leads to."""
+
+    operation: str
+    takes: str
+    """Name of its parameter."""
+    place: str
+    """Where the parameter's value is in the body of the answer."""
+
+
+def leads_to(*operations: str, takes: str, place: str = "/id") -> tuple[Link, ...]:
+    """Return the links of an answer to operations that take the same parameter."""
+    return tuple(Link(operation, takes, place) for operation in operations)
+
+
 class Answer(NamedTuple):
     """One successful answer of a route."""
 
@@ -27,8 +42,7 @@ class Answer(NamedTuple):
     headers: tuple[str, ...] = ()
     """Names of headers that the document explains."""
     example: Example | None = None
-    links: tuple[str, ...] = ()
-    """Operations that take the id in this answer."""
+    links: tuple[Link, ...] = ()
 
 
 class Body(NamedTuple):

@@ -16,7 +16,7 @@ from api_schemas.measurement import (
 from service.api import examples
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import JSON, Answer, Body, describe
+from service.api.describe import JSON, Answer, Body, describe, leads_to
 from service.api.idempotent import HEADER, REPLAYED, answer_once
 from service.api.paging import PageCursor, PageSize, next_link, position_of
 from service.api.problems import not_found
@@ -47,6 +47,9 @@ _CREATED, _KNOWN = 201, 200
             "Stored, and the calibrations that they belong to fitted anew.",
             kind=MeasurementsCreated,
             headers=("Location", REPLAYED),
+            links=leads_to(
+                "getMeasurement", "deleteMeasurement", takes="measurement_id", place="/items/0/id"
+            ),
         ),
         Answer(200, "All of it was there already.", kind=MeasurementsCreated),
         body=Body(

@@ -21,7 +21,7 @@ from api_schemas.problem import Problem, ProblemCode
 from service.api import examples
 from service.api.access import required_scope
 from service.api.bodies import encode
-from service.api.describe import JSON, KEY, Answer, Body, Description, Example
+from service.api.describe import JSON, KEY, Answer, Body, Description, Example, Link
 from service.api.guards import query_parameters
 from service.api.problems import PROBLEM_MEDIA_TYPE
 from service.api.schemas import component_schemas, events_schema, reference
@@ -251,17 +251,17 @@ def _answer(answer: Answer) -> Json:
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
     }
     if answer.links:
-        response["links"] = {name: _link(name) for name in answer.links}
+        response["links"] = {link.operation: _link(link) for link in answer.links}
     if answer.media_types:
         response["content"] = {name: _content(answer, name) for name in answer.media_types}
     return response
 
 
-def _link(operation_id: str) -> Json:
-    """Return how the id in an answer leads to another operation."""
+def _link(link: Link) -> Json:
+    """Return how an answer leads to another operation."""
     return {
-        "operationId": operation_id,
-        "parameters": {"recommendation_id": "$response.body#/id"},
+        "operationId": link.operation,
+        "parameters": {link.takes: f"$response.body#{link.place}"},
     }
 
 

@@ -23,7 +23,7 @@ from service.api import examples
 from service.api.access import require
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import JSON, MARKDOWN, Answer, Body, describe
+from service.api.describe import JSON, MARKDOWN, Answer, Body, describe, leads_to
 from service.api.entity_tags import entity_tag, is_current
 from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
 from service.api.limits import reserve_gpu_minutes
@@ -67,7 +67,13 @@ class _Files(msgspec.Struct):
             kind=Recommendation,
             headers=("Location", "ETag", REPLAYED),
             example=examples.recommendation,
-            links=("getRecommendation", "getRecommendationFile", "deleteRecommendation"),
+            links=leads_to(
+                "getRecommendation",
+                "getRecommendationFile",
+                "createValidation",
+                "deleteRecommendation",
+                takes="recommendation_id",
+            ),
         ),
         body=Body(
             TuningRequest,

@@ -8,7 +8,7 @@ from litestar import Response
 from api_schemas.recommendation import UnderstoodRequest
 from service.api.bodies import encode
 from service.api.context import Context
-from service.api.describe import EVENTS, JSON, Answer, Body, describe
+from service.api.describe import EVENTS, JSON, Answer, Body, Link, describe
 from service.api.idempotent import HEADER, REPLAYED
 from service.api.problems import Refusal, not_found
 from service.store.events import Event
@@ -50,7 +50,7 @@ class Store(Protocol[_Found_co]):
         """Return what happened to it after an event."""
 
 
-def describe_start(kind: type[Any], body: Body) -> dict[str, Any]:
+def describe_start(kind: type[Any], body: Body, *, links: tuple[Link, ...]) -> dict[str, Any]:
     """Return the `opt` of a route that queues a run."""
     return describe(
         Answer(
@@ -58,6 +58,7 @@ def describe_start(kind: type[Any], body: Body) -> dict[str, Any]:
             "Stored and queued; follow it under Location.",
             kind=kind,
             headers=("Location", "Retry-After", REPLAYED),
+            links=links,
         ),
         body=body,
         problems=(

@@ -22,7 +22,7 @@ from api_schemas.study import (
 from service.api import examples
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import JSON, Answer, Body, describe
+from service.api.describe import JSON, Answer, Body, describe, leads_to
 from service.api.event_stream import LastEventId, stream_of
 from service.api.idempotent import Making, answer_once
 from service.api.limits import reserve_gpu_minutes
@@ -73,6 +73,7 @@ StudyId = Annotated[
             "A recommendation to start from, the settings that may vary, and a budget.",
             {"two settings, twelve trials": examples.study_request},
         ),
+        links=leads_to("getStudy", "followStudy", "cancelStudy", takes="study_id"),
     ),
 )
 def create_study(

@@ -15,7 +15,7 @@ from api_schemas.worker import WorkerList
 from service.api import examples
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import JSON, Answer, Body, describe
+from service.api.describe import JSON, Answer, Body, describe, leads_to
 from service.api.event_stream import LastEventId, stream_of
 from service.api.idempotent import Making, answer_once
 from service.api.limits import reserve_gpu_minutes
@@ -67,6 +67,9 @@ ValidationId = Annotated[
             ValidationPlan,
             "How it is to be proven.",
             {"one load point": examples.validation_plan},
+        ),
+        links=leads_to(
+            "getValidation", "followValidation", "cancelValidation", takes="validation_id"
         ),
     ),
 )

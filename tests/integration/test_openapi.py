@@ -1,60 +1,18 @@
-"""The OpenAPI document, and the service held to it."""
+"""The OpenAPI document."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import jsonschema
-import msgspec
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
-from api_schemas.access import Scope
 from api_schemas.engine import EngineConfig
 from api_schemas.recommendation import Recommendation
-from service.embedded import store_url
 from service.problems import PROBLEMS
-from service.store.api_keys import ApiKeyStore
-from service.store.client import connect
 from tests.integration.conftest import Client
-from tests.integration.service_process import ServiceProcess
 
 _METHODS = ("get", "put", "post", "delete", "patch")
-_LIMIT_S = 300
-_STREAMS = frozenset({"followStudy", "followValidation"})
-"""Answers that end when the caller has seen enough."""
-_OWN_KEY = frozenset({"revokeApiKey", "rotateApiKey"})
-"""An administrator who tries everything would end the own key."""
-_STRICT = {
-    "LOG_LEVEL": "warning",
-    "REQUIRE_KEYS": "true",
-    "REQUESTS_PER_MINUTE": "0",
-    "GPU_MINUTES_PER_DAY": "0",
-}
-_CONFIGURATION = """
-[checks.positive_data_acceptance]
-# Well-formed requests may still name what nobody knows (422) or contradict themselves (400).
-# No worker runs here (409), and not every key may do everything (401, 403).
-expected-statuses = ["2xx", 304, 400, 401, 403, 404, 406, 409, 422]
-
-[[operations]]
-include-operation-id = "followValidation"
-# A stream that lasts as long as its validation.
-enabled = false
-
-[[operations]]
-include-operation-id = "followStudy"
-# As long as its study.
-enabled = false
-
-[[operations]]
-include-operation-id = "getValidation"
-parameters = { "query.wait" = 0 }
-"""
 
 
 @pytest.fixture
@@ -203,130 +161,45 @@ def test_the_document_is_the_same_every_time(api: Client) -> None:
     assert api.get("/openapi.json").content == api.get("/openapi.json").content
 
 
-def _takes_settings(operation: dict[str, Any], document: dict[str, Any]) -> bool:
-    """Tell whether a body of this operation may hold the hundreds of engine settings."""
-    names, seen = _references(operation.get("requestBody", {})), set[str]()
-    while names:
-        name = names.pop()
-        if name not in seen:
-            seen.add(name)
-            names |= _references(document["components"]["schemas"][name])
-    return "EngineConfig" in seen
-
-
-def _references(node: object) -> set[str]:
-    if isinstance(node, dict):
-        own = {node["$ref"].rsplit("/", 1)[1]} if isinstance(node.get("$ref"), str) else set()
-        return own.union(*(_references(child) for child in node.values()))
-    return set().union(*map(_references, node)) if isinstance(node, list) else set()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("phases", "max_examples", "takes_settings"),
-    [
-        # Covering each of the hundreds of settings one by one would take many minutes.
-        ("examples,coverage,fuzzing,stateful", 5, False),
-        ("examples,fuzzing", 25, True),
-    ],
-)
-def test_the_service_keeps_the_document(
-    tmp_path: Path,
-    phases: str,
-    max_examples: int,
-    takes_settings: bool,  # noqa: FBT001
-) -> None:
-    """Generated valid and broken requests never cause a 5xx, nor an answer off the document.
-
-    Schemathesis tries examples, every constraint, random and stateful runs, with methods and
-    headers that the document does not have.
-    """
-    with ServiceProcess(tmp_path / "data", **_STRICT) as service:
-        admin = _key(tmp_path / "data", "admin")
-        document = service.client.get("/openapi.json").json()
-        chosen = [
-            operation["operationId"]
+def test_events_are_described_by_name(document: dict[str, Any]) -> None:
+    """A stream is text to who reads the whole, and events with JSON of a known shape else."""
+    for noun, names in (("validation", {"status", "load_point"}), ("study", {"status", "trial"})):
+        (operation,) = [
+            operation
             for _, operation in _operations(document)
-            if _takes_settings(operation, document) == takes_settings
-            and operation["operationId"] not in _STREAMS | _OWN_KEY
+            if operation["operationId"] == f"follow{noun.capitalize()}"
         ]
-        done = _explore(
-            service,
-            chosen,
-            folder=tmp_path,
-            secret=admin,
-            max_examples=max_examples,
-            phases=phases,
-        )
+        schema = operation["responses"]["200"]["content"]["text/event-stream"]["schema"]
+        whole, *events = schema["anyOf"]
+        described = {event["properties"]["event"]["enum"][0]: event for event in events}
+        (last_event_id,) = [p for p in operation["parameters"] if p["in"] == "header"]
 
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scope", [None, "read"])
-def test_strangers_and_narrow_keys_are_answered_by_the_document(
-    tmp_path: Path, scope: str | None
-) -> None:
-    """Without a key, or with one that allows little, every answer is still in the document."""
-    with ServiceProcess(tmp_path / "data", **_STRICT) as service:
-        secret = scope and _key(tmp_path / "data", scope)
-        document = service.client.get("/openapi.json").json()
-        chosen = [
-            operation["operationId"]
-            for _, operation in _operations(document)
-            if operation["operationId"] not in _STREAMS and not _takes_settings(operation, document)
-        ]
-        done = _explore(
-            service,
-            chosen,
-            folder=tmp_path,
-            secret=secret,
-            max_examples=3,
-            phases="examples,fuzzing",
-        )
-
-    assert done.returncode == 0, done.stdout + done.stderr
+        assert whole["type"] == "string"
+        assert described.keys() == names
+        for event in described.values():
+            assert event["properties"]["data"]["contentMediaType"] == "application/json"
+            assert event["properties"]["data"]["contentSchema"]["$ref"]
+        assert last_event_id["schema"]["pattern"].startswith("^[0-9]")
 
 
-def _key(data_dir: Path, scope: str) -> str:
-    """Return a key of a running service."""
-    with connect(store_url(str(data_dir)), timeout_s=5.0) as client:
-        made = ApiKeyStore(client).create(
-            name="test",
-            tenant="team-a",
-            scopes=msgspec.convert([scope], list[Scope]),
-            created_by="test",
-            at=datetime.now(UTC),
-        )
-    return made[1].text
+def test_answers_lead_to_what_takes_their_ids(document: dict[str, Any]) -> None:
+    """Each link names an operation and its parameter; whatever is made is found from its answer."""
+    operations = {operation["operationId"]: operation for _, operation in _operations(document)}
+    links = [
+        (name, link)
+        for name, operation in operations.items()
+        for answer in operation["responses"].values()
+        for link in answer.get("links", {}).values()
+    ]
 
-
-def _explore(
-    service: ServiceProcess,
-    operation_ids: list[str],
-    *,
-    folder: Path,
-    secret: str | None,
-    max_examples: int,
-    phases: str,
-) -> subprocess.CompletedProcess[str]:
-    configuration = folder / "schemathesis.toml"
-    configuration.write_text(_CONFIGURATION)
-    chosen = [f"--include-operation-id={name}" for name in operation_ids]
-    key = ["--header", f"Authorization: Bearer {secret}"] if secret else []
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "schemathesis.cli"),
-            *("--config-file", str(configuration)),
-            *("run", f"{service.base_url}/openapi.json", *chosen, *key),
-            *("--seed", "20260102", "--max-examples", str(max_examples)),
-            *("--phases", phases, "--checks", "all", "--request-timeout", "60"),
-            *("--no-color", "--continue-on-failure", "--warnings", "off"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        timeout=_LIMIT_S,
-        env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(folder)},  # noqa: TID251
-    )
+    for _, link in links:
+        taken = {p["name"] for p in operations[link["operationId"]]["parameters"]}
+        assert set(link["parameters"]) <= taken
+    assert {name for name, _ in links} == {
+        "createRecommendation",
+        "createValidation",
+        "createStudy",
+        "createMeasurement",
+        "createApiKey",
+        "rotateApiKey",
+    }
