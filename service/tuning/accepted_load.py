@@ -4,12 +4,14 @@ import math
 from functools import lru_cache
 
 import msgspec
+import numpy as np
 
 from api_schemas.workload import Lengths, SampleLengths, Trace, Workload
 from service.tuning.lengths import length_figures, typical_tokens
 
 _ANSWER_SHARE = 4
-"""At least this part of the length is kept for the answer."""
+_PLACES = (0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99)
+"""Of the answers, and this part of the length: where they may be cut."""
 _KEPT = 256
 _LARGEST_KEPT_BYTES = 1 << 15
 """What is remembered: so many pairs of distributions, none described in more bytes."""
@@ -43,12 +45,28 @@ def accepted_workload(workload: Workload, *, max_model_len: int) -> Workload:
 def _accepted(content: bytes, max_model_len: int) -> tuple[Lengths, Lengths] | None:
     """Return prompts and outputs as they are served; None when no prompt is taken."""
     prompts, outputs = msgspec.msgpack.decode(content, type=tuple[Lengths, Lengths])
-    longest_prompt = length_figures(prompts).max_tokens
-    longest_output = length_figures(outputs).max_tokens
-    room = max(max_model_len // _ANSWER_SHARE, max_model_len - longest_prompt)
-    answer = max(1, min(longest_output, room))
+    answer = _longest_answer(prompts, outputs, max_model_len)
     kept = _not_longer(prompts, max_model_len - answer)
     return None if kept is None else (kept, _cut(outputs, answer))
+
+
+def _longest_answer(prompts: Lengths, outputs: Lengths, limit: int) -> int:
+    """Return where answers are cut so that the most of the load's answers is left.
+
+    A server cuts each answer where its own prompt leaves no room; lengths that know nothing of
+    each other are all cut at one place. The lower it is, the more answers are cut; the higher, the
+    fewer prompts leave room for it.
+    """
+    asked, answered = (np.asarray(typical_tokens(lengths)) for lengths in (prompts, outputs))
+    longest = min(length_figures(outputs).max_tokens, limit - 1)
+    room = limit - length_figures(prompts).max_tokens
+    places = {longest, limit // _ANSWER_SHARE, room, *np.quantile(answered, _PLACES)}
+    candidates: list[int] = [1, *(math.floor(place) for place in places if 1 <= place <= longest)]
+
+    def left(place: int) -> tuple[float, int]:
+        return float(np.mean(asked <= limit - place) * np.minimum(answered, place).mean()), place
+
+    return max(candidates, key=left)
 
 
 def _not_longer(lengths: Lengths, limit: int) -> Lengths | None:

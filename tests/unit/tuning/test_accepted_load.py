@@ -81,3 +81,29 @@ def test_the_same_workload_is_cut_the_same_way() -> None:
     assert first == second
     assert isinstance(first.prompt_tokens, SampleLengths)
     assert np.all(np.diff(first.prompt_tokens.tokens) >= 0)
+
+
+def test_a_long_tail_of_prompts_does_not_cut_every_answer() -> None:
+    """Nine of ten prompts leave room for the longest answer: few of them are cut."""
+    answers = LognormalLength(mean=3000, p99=6000)
+    workload = Workload(
+        prompt_tokens=LognormalLength(mean=1000, p99=6000), output_tokens=answers, arrivals=LOAD
+    )
+
+    served = accepted_workload(workload, max_model_len=8192)
+
+    assert served.output_tokens is not None
+    assert mean_tokens(served.output_tokens) > 0.95 * mean_tokens(answers)
+
+
+def test_answers_end_where_prompts_of_one_length_leave_no_room() -> None:
+    """7000 of 8192 tokens are asked: 1192 are left, and every request is served."""
+    workload = Workload(
+        prompt_tokens=7000, output_tokens=LognormalLength(mean=500, p99=2000), arrivals=LOAD
+    )
+
+    served = accepted_workload(workload, max_model_len=8192)
+
+    assert served.prompt_tokens == 7000
+    assert served.output_tokens is not None
+    assert max_tokens(served.output_tokens) == 1192

@@ -207,7 +207,10 @@ def test_an_offer_never_says_that_it_carries_less_than_it_offers() -> None:
 
 def test_a_lower_floor_keeps_the_load_that_was_asked_for() -> None:
     """Where a floor says how much load there is, relaxing it does not take load away."""
-    load = Workload(prompt_tokens=LognormalLength(mean=1675, p99=5084), output_tokens=30_000)
+    load = Workload(
+        prompt_tokens=LognormalLength(mean=1675, p99=5084),
+        output_tokens=LognormalLength(mean=20_000, p99=60_000),
+    )
     slo = Slo(targets=[], min_output_tokens_per_s=50)
     request = asked(
         "RedHatAI/Qwen2.5-72B-Instruct-quantized.w4a16", "H200-SXM-141GB", 3, workload=load, slo=slo
