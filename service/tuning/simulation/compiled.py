@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-_LEAN: Any = {"nogil": True, "_nrt": False}
+_LEAN: Any = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 """Compiled code runs without the interpreter's lock, and allocates no memory: counting who holds an
 array takes longer than the work of a step."""
 _Function = TypeVar("_Function", bound=Callable[..., object])

@@ -54,6 +54,7 @@ from service.tuning.simulation.columns import (
 )
 from service.tuning.simulation.compiled import compiled, inlined
 from service.tuning.simulation.in_step import (
+    begins_no_block,
     extra_blocks,
     known_tokens,
     new_blocks,
@@ -202,6 +203,13 @@ def serve_in_order(  # noqa: PLR0917 - compiled code takes no keywords
         r = lists[IN_ORDER, index]
         index += 1
         is_in_step = table[r, DUE] > 0
+        if (
+            is_in_step
+            and left >= counters[VERIFIED]
+            and begins_no_block(table, r, counters, groups)
+        ):
+            left -= counters[VERIFIED]
+            continue
         if is_in_step:
             count = min(counters[VERIFIED], left)
         else:
