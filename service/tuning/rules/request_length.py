@@ -19,6 +19,8 @@ from service.tuning.rules.base import (
 _LENGTH = ("max_model_len",)
 _ALLOW_LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 _SPACIOUS = 4
+_FEWEST = 0.001
+"""Of all prompts: when only so few are taken, none is."""
 
 
 def _beyond_the_model(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
@@ -71,13 +73,36 @@ def _longest_request(context: RuleContext) -> tuple[int, int] | None:
 
 
 def _too_short(context: RuleContext) -> Iterator[Remark]:
-    length, asked = positive_int(context.given.max_model_len), _longest_request(context)
-    if length is not None and asked is not None and length < asked[0]:
-        yield Remark(
-            message=f"max_model_len={length} is shorter than prompt and answer of the workload's"
-            f" long requests ({asked[0]} tokens at the 99th percentile): they are refused or cut.",
-            suggestion=f"Set it to {asked[0]} or more.",
-        )
+    length, asked = _served_length(context), _longest_request(context)
+    if length is None or asked is None or length >= asked[0]:
+        return
+    is_stated = context.given.max_model_len is not None
+    what = f"max_model_len={length}" if is_stated else f"The model's own length of {length} tokens"
+    effect = (
+        "every prompt is refused, and the figures are of a load that nobody is served"
+        if _is_all_refused(context, length)
+        else "they are refused or cut"
+    )
+    is_beyond_model = context.spec is not None and asked[0] > context.spec.max_position_embeddings
+    yield Remark(
+        message=f"{what} is shorter than prompt and answer of the workload's long requests"
+        f" ({asked[0]} tokens at the 99th percentile): {effect}.",
+        suggestion="Send shorter requests, or take a model with a longer context."
+        if is_beyond_model
+        else f"Set it to {asked[0]} or more.",
+    )
+
+
+def _served_length(context: RuleContext) -> int | None:
+    """Return the longest request that the server takes, stated or by default."""
+    if context.plan is not None and context.effective.max_model_len is not None:
+        return context.plan.max_model_len
+    return positive_int(context.effective.max_model_len)
+
+
+def _is_all_refused(context: RuleContext, length: int) -> bool:
+    prompts = context.workload.prompt_tokens if context.workload is not None else None
+    return prompts is not None and quantile_tokens(prompts, _FEWEST) >= length
 
 
 def _too_spacious(context: RuleContext) -> Iterator[Remark]:

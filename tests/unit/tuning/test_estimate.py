@@ -7,7 +7,9 @@ import pytest
 
 from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Estimate, EstimateRequest
+from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
+from api_schemas.workload import PoissonArrivals, Workload
 from service.tuning.errors import (
     TuningError,
     UnknownEngineVersion,
@@ -349,3 +351,28 @@ def test_a_stated_share_above_the_highest_is_not_raised() -> None:
 
     assert not answer.fits
     assert answer.performance is None
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "said"),
+    [(3500, "they are refused or cut"), (5000, "every prompt is refused")],
+)
+def test_requests_beyond_the_model_s_own_length_are_said(prompt_tokens: int, said: str) -> None:
+    """Nobody stated a length, and the model ends at 4096 tokens all the same."""
+    answer = estimate(
+        EstimateRequest(
+            model=ModelRef(id="TheBloke/Llama-2-70B-Chat-AWQ"),
+            hardware=Hardware(gpu="H100-SXM5-80GB"),
+            workload=Workload(
+                prompt_tokens=prompt_tokens,
+                output_tokens=1000,
+                arrivals=PoissonArrivals(requests_per_s=0.1),
+            ),
+        )
+    )
+
+    warning = next(finding for finding in answer.findings if finding.rule == "MEM014")
+    assert "own length of 4096 tokens" in warning.message
+    assert said in warning.message
+    assert warning.suggestion is not None
+    assert "longer context" in warning.suggestion
