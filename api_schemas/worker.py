@@ -35,7 +35,7 @@ class WorkerDevice(Value, frozen=True, kw_only=True):
     """Clock of the memory at this moment."""
     max_memory_clock_mhz: int | None = None
     foreign_processes: int = 0
-    """Processes on it that compute; those of a lease count too."""
+    """Processes on it that compute and belong to no run that is worked on."""
 
 
 class VllmEnvironment(Value, frozen=True, kw_only=True):

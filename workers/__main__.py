@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 import redis
@@ -17,14 +18,13 @@ from service.queue import FUNCTION, ticket_queues
 from service.settings import InvalidSettings
 from service.store import workers as registry
 from service.store.client import StoreUnavailable, ping
-from service.store.validations import ValidationStore
 from service.store.webhooks import WebhookStore
 from service.sweep import sweep
 from service.webhooks.dispatcher import Dispatcher
 from service.webhooks.sending import reach_of
 from workers.inventory import describe_node, find_devices
 from workers.settings import WorkerSettings, read_worker_settings
-from workers.sweep import end_leftovers
+from workers.sweep import end_leftovers, is_of_a_live_run
 
 HEARTBEAT_S = 10.0
 _STORE_WAIT_S = 60.0
@@ -64,9 +64,9 @@ def main() -> None:
 
 
 def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) -> None:
-    store = ValidationStore(client, retention=settings.retention)
     node = describe_node(settings)
-    end_leftovers(registry.store_identity(client), settings.node, is_claimed=store.is_claimed)
+    _say_what_it_has(node, settings)
+    end_leftovers(client, registry.store_identity(client), settings.node)
     heartbeat = threading.Thread(target=_beat, args=(client, settings, node, stop), daemon=True)
     heartbeat.start()
     importlib.import_module(_PREDICTIONS)
@@ -83,6 +83,18 @@ def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) 
         stop.set()
         heartbeat.join(timeout=HEARTBEAT_S)
         _leave(client, node)
+
+
+def _say_what_it_has(node: WorkerNode, settings: WorkerSettings) -> None:
+    _log.info(
+        "node_described",
+        node=node.node,
+        devices=[device.name for device in node.devices],
+        vllm=[f"{found.version} {found.path}" for found in node.environments],
+        queues=node.queues,
+    )
+    if not node.environments:
+        _log.warning("no_vllm_found", looked_at=[str(path) for path in settings.vllm_envs])
 
 
 def _dispatcher(client: redis.Redis, settings: WorkerSettings) -> Dispatcher:
@@ -102,8 +114,9 @@ def _beat(
     while True:
         try:
             now = datetime.now(UTC)
+            is_ours = partial(is_of_a_live_run, client, registry.store_identity(client))
             seen = msgspec.structs.replace(
-                node, heartbeat_at=now.isoformat(), devices=find_devices()[0]
+                node, heartbeat_at=now.isoformat(), devices=find_devices(is_ours)[0]
             )
             registry.register(client, seen)
             sweep(client, retention=settings.retention, now=now)

@@ -11,7 +11,7 @@ from pathlib import Path
 from api_schemas.worker import VllmEnvironment, WorkerDevice, WorkerNode
 from service.queue import gpu_queue, node_queue
 from service.tuning.provenance import setpoint_version
-from workers.nvml import read_gpus
+from workers.nvml import IsOurs, read_gpus
 from workers.settings import WorkerSettings
 
 _GIB = 1024**3
@@ -35,9 +35,12 @@ def describe_node(settings: WorkerSettings) -> WorkerNode:
     )
 
 
-def find_devices() -> tuple[list[WorkerDevice], str | None]:
-    """Return the node's accelerators and the driver version; the CPU when there is no driver."""
-    gpus, driver = read_gpus()
+def find_devices(is_ours: IsOurs = lambda _: False) -> tuple[list[WorkerDevice], str | None]:
+    """Return the node's accelerators and the driver version; the CPU when there is no driver.
+
+    Processes that are ours do not count as foreign.
+    """
+    gpus, driver = read_gpus(is_ours)
     return gpus or [_cpu()], driver
 
 

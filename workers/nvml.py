@@ -25,9 +25,11 @@ _PATHS: dict[int, PciePath] = {
     pynvml.NVML_TOPOLOGY_SYSTEM: "system",
 }
 _Handle: TypeAlias = pynvml.c_nvmlDevice_t
+IsOurs: TypeAlias = Callable[[int], bool]
+"""Tells by its id whether a process belongs to a run that is worked on."""
 
 
-def read_gpus() -> tuple[list[WorkerDevice], str | None]:
+def read_gpus(is_ours: IsOurs) -> tuple[list[WorkerDevice], str | None]:
     """Return GPUs, each followed by its slices, and the driver's version; none without a driver."""
     try:
         pynvml.nvmlInit()
@@ -41,15 +43,15 @@ def read_gpus() -> tuple[list[WorkerDevice], str | None]:
         devices = [
             device
             for handle in handles
-            for gpu in [_gpu(handle, by_uuid)]
-            for device in [gpu, *_slices(handle, gpu)]
+            for gpu in [_gpu(handle, by_uuid, is_ours)]
+            for device in [gpu, *_slices(handle, gpu, is_ours)]
         ]
         return devices, _text(pynvml.nvmlSystemGetDriverVersion())
     finally:
         pynvml.nvmlShutdown()
 
 
-def _gpu(handle: _Handle, by_uuid: Mapping[str, _Handle]) -> WorkerDevice:
+def _gpu(handle: _Handle, by_uuid: Mapping[str, _Handle], is_ours: IsOurs) -> WorkerDevice:
     total, free = _memory_bytes(handle)
     capability = _reading(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     mig = _reading(pynvml.nvmlDeviceGetMigMode, handle)
@@ -67,11 +69,11 @@ def _gpu(handle: _Handle, by_uuid: Mapping[str, _Handle]) -> WorkerDevice:
         max_sm_clock_mhz=_reading(pynvml.nvmlDeviceGetMaxClockInfo, handle, sm),
         memory_clock_mhz=_reading(pynvml.nvmlDeviceGetClockInfo, handle, memory),
         max_memory_clock_mhz=_reading(pynvml.nvmlDeviceGetMaxClockInfo, handle, memory),
-        foreign_processes=_processes(handle),
+        foreign_processes=_foreign(handle, is_ours),
     )
 
 
-def _slices(handle: _Handle, gpu: WorkerDevice) -> list[WorkerDevice]:
+def _slices(handle: _Handle, gpu: WorkerDevice, is_ours: IsOurs) -> list[WorkerDevice]:
     """Return the MIG instances of a GPU; a place without one says so by an error."""
     if not gpu.mig:
         return []
@@ -79,10 +81,10 @@ def _slices(handle: _Handle, gpu: WorkerDevice) -> list[WorkerDevice]:
     found = [
         _reading(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place) for place in places
     ]
-    return [_slice(instance, gpu) for instance in found if instance is not None]
+    return [_slice(instance, gpu, is_ours) for instance in found if instance is not None]
 
 
-def _slice(instance: _Handle, gpu: WorkerDevice) -> WorkerDevice:
+def _slice(instance: _Handle, gpu: WorkerDevice, is_ours: IsOurs) -> WorkerDevice:
     """Return one MIG instance; clocks are those of the GPU, links it has none."""
     total, free = _memory_bytes(instance)
     return msgspec.structs.replace(
@@ -95,7 +97,7 @@ def _slice(instance: _Handle, gpu: WorkerDevice) -> WorkerDevice:
         slice_of=gpu.uuid,
         nvlink_peers=[],
         pcie_paths={},
-        foreign_processes=_processes(instance),
+        foreign_processes=_foreign(instance, is_ours),
     )
 
 
@@ -134,9 +136,10 @@ def _pcie_paths(handle: _Handle, by_uuid: Mapping[str, _Handle]) -> dict[str, Pc
     return {uuid: _PATHS[level] for uuid, level in levels.items() if level in _PATHS}
 
 
-def _processes(handle: _Handle) -> int:
-    """Return how many processes compute on it; none where the driver does not tell."""
-    return len(_reading(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or [])
+def _foreign(handle: _Handle, is_ours: IsOurs) -> int:
+    """Return how many processes of others compute on it; none where the driver does not tell."""
+    found = _reading(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
+    return sum(not is_ours(process.pid) for process in found)
 
 
 def _reading(read: Callable[..., Any], *of: Any) -> Any:  # noqa: ANN401  # as the library has it

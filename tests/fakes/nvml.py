@@ -6,6 +6,7 @@ the GPUs in the environment.
 """
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 NVML_TOPOLOGY_INTERNAL = 0
@@ -74,8 +75,22 @@ def nvmlDeviceGetMaxClockInfo(handle: int, kind: int) -> int:
     return 2040
 
 
-def nvmlDeviceGetComputeRunningProcesses(handle: int) -> list[object]:
-    return []
+def nvmlDeviceGetComputeRunningProcesses(handle: int) -> list[SimpleNamespace]:
+    """Return the processes that see the GPU: of real ones those that took memory on it."""
+    return [
+        SimpleNamespace(pid=int(entry.name))
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and UUIDS[handle] in _visible_to(entry)
+    ]
+
+
+def _visible_to(entry: Path) -> list[str]:
+    try:
+        variables = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+    found = [text for text in variables if text.startswith("CUDA_VISIBLE_DEVICES=")]
+    return found[0].partition("=")[2].split(",") if found else []
 
 
 def nvmlDeviceGetTopologyCommonAncestor(handle: int, other: int) -> int:

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -23,10 +22,9 @@ from service.store.workers import live_nodes
 from tests.contract import conftest as stores
 from tests.integration.conftest import Client
 from tests.integration.test_validations import finished, recommend, validate
-from tests.integration.worker_process import FAKE, WorkerProcess, until
+from tests.integration.worker_process import WorkerProcess, gpu_settings, until
 
 store_url = stores.store_url
-_FAKE_NVML = FAKE.parent / "nvml.py"
 _GPUS = tuple(f"GPU-{number}" for number in range(4))
 _QUEUED = {"ants": 12, "bees": 5, "cats": 3}
 """By tenant how many validations it queues, one tenant after the other: twenty in all."""
@@ -64,13 +62,6 @@ def tenants(store_client: redis.Redis) -> Iterator[Tenants]:
 @pytest.fixture
 def node(store_url: str, tmp_path: Path) -> Nodes:
     """Return a function that makes a worker process of a node, by default of one with four GPUs."""
-    library = tmp_path / "library"
-    library.mkdir()
-    shutil.copy(_FAKE_NVML, library / "pynvml.py")
-    environment = tmp_path / "vllm"
-    (environment / "bin").mkdir(parents=True)
-    (environment / "bin" / "vllm").symlink_to(FAKE)
-    (environment / "lib/python3.11/site-packages/vllm-0.32.0.dist-info").mkdir(parents=True)
 
     def make(number: int, name: str = "gpu-node", gpus: Sequence[str] = _GPUS) -> WorkerProcess:
         folder = tmp_path / f"process-{number}"
@@ -79,11 +70,9 @@ def node(store_url: str, tmp_path: Path) -> Nodes:
             store_url,
             folder,
             node=name,
-            FAKE_GPUS=",".join(gpus),
-            PYTHONPATH=str(library),
-            SETPOINT_VLLM_ENVS=str(environment),
             SETPOINT_WORKER_BENCHMARKS="4",
             SETPOINT_LOG_FORMAT="json",
+            **gpu_settings(tmp_path, gpus),
         )
 
     return make

@@ -2,11 +2,12 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -90,6 +91,22 @@ class WorkerProcess:
         return [pid for pid in self.processes() if _is_server(pid)]
 
 
+def gpu_settings(folder: Path, gpus: Sequence[str]) -> dict[str, str]:
+    """Return the variables of a worker whose node has these L4s and a fake `vllm` for them."""
+    library, environment = folder / "library", folder / "vllm"
+    if not library.is_dir():
+        library.mkdir()
+        shutil.copy(FAKE.parent / "nvml.py", library / "pynvml.py")
+        (environment / "bin").mkdir(parents=True)
+        (environment / "bin" / "vllm").symlink_to(FAKE)
+        (environment / "lib/python3.11/site-packages/vllm-0.32.0.dist-info").mkdir(parents=True)
+    return {
+        "FAKE_GPUS": ",".join(gpus),
+        "PYTHONPATH": str(library),
+        "SETPOINT_VLLM_ENVS": str(environment),
+    }
+
+
 class Gate:
     """Holds the loads of the model `held-load` until they are let through."""
 
@@ -148,7 +165,7 @@ def _is_server(pid: int) -> bool:
     except OSError:
         return False
     return (
-        str(FAKE).encode() in words
+        any(word.endswith(b"/vllm") for word in words[:3])
         and b"serve" in words
         and b"bench" not in words[:5]
         and (b"supervise.py" not in b" ".join(words))

@@ -30,6 +30,7 @@ class FakeNvml:
     _PEERS = {0: "00000000:02:00.0", 1: "00000000:01:00.0"}
     _SPLIT, _BARE = 3, 4
     _LEVELS = {(0, 1): 10, (0, 2): 30, (1, 2): 30, (0, 3): 50, (1, 3): 50, (2, 3): 50}
+    PID = 4711
     _SLICES = {0: "MIG-a", 2: "MIG-b"}
 
     def __init__(self, *, driver: bool = True, count: int = 5) -> None:
@@ -98,7 +99,7 @@ class FakeNvml:
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: Handle) -> list[object]:
         self._need(handle)
-        return [object()] if handle in {1, "MIG-b"} else []
+        return [SimpleNamespace(pid=self.PID)] if handle in {1, "MIG-b"} else []
 
     def nvmlDeviceGetTopologyCommonAncestor(self, handle: Handle, other: Handle) -> int:
         self._need(handle)
@@ -124,6 +125,15 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> dict[str, WorkerDevice]:
     devices, driver = find_devices()
     assert driver == "570.1"
     return {device.uuid: device for device in devices}
+
+
+def test_processes_of_ones_own_runs_are_not_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is at work is told by process: a run's own server is no stranger on its GPU."""
+    _with(monkeypatch, FakeNvml())
+
+    devices, _ = find_devices(lambda pid: pid == FakeNvml.PID)
+
+    assert {device.foreign_processes for device in devices} == {0}
 
 
 def test_gpus_are_described_with_their_links(monkeypatch: pytest.MonkeyPatch) -> None:
