@@ -3,6 +3,7 @@
 import msgspec
 
 from api_schemas.explanation import Finding
+from api_schemas.model import ModelRef
 from api_schemas.recommendation import (
     Advice,
     Constraints,
@@ -23,9 +24,9 @@ from service.tuning.advice_parts import (
 from service.tuning.calibrations.known import Calibrations
 from service.tuning.engine.versions import parse_version
 from service.tuning.hardware.catalogue import resolve_hardware
-from service.tuning.hardware.spec import Node
 from service.tuning.models import catalogue
-from service.tuning.presets import fill_workload
+from service.tuning.models.spec import ModelSpec
+from service.tuning.presets import FilledWorkload, fill_workload
 from service.tuning.render.files import Rendering, decision_record, render_all, watch_list
 from service.tuning.search.baseline import baseline_of
 from service.tuning.search.drafter import resolve_drafter
@@ -65,7 +66,7 @@ def recommend(
 
 def _solved(request: TuningRequest, problem: Problem, *, is_step: bool = False) -> Answered:
     """Return the request with its answer, whose nearest change nobody has tried yet."""
-    request = _with_named_hardware(request, problem.node)
+    request = _with_names(request, problem)
     if is_beyond_length(problem):
         core = core_that_is_too_long(request, problem)
         return Answered(request=request, problem=problem, core=core)
@@ -77,16 +78,16 @@ def _solved(request: TuningRequest, problem: Problem, *, is_step: bool = False) 
     return Answered(request=request, problem=found.problem, core=core)
 
 
-def _with_named_hardware(request: TuningRequest, node: Node) -> TuningRequest:
-    """Return the request with the part and the number of GPUs that its hardware name means."""
-    hardware = request.hardware
+def _with_names(request: TuningRequest, problem: Problem) -> TuningRequest:
+    """Return the request with the model, the part and the number of GPUs that its names mean."""
+    hardware, node = request.hardware, problem.node
     named = msgspec.structs.replace(
         hardware,
         gpu=hardware.gpu if hardware.spec is not None else node.gpu.name,
         gpus_per_node=node.gpus_per_node,
         nodes=node.nodes,
     )
-    return msgspec.structs.replace(request, hardware=named)
+    return msgspec.structs.replace(request, hardware=named, model=problem.model)
 
 
 def understand(
@@ -103,12 +104,13 @@ def understand(
     version = parse_version(request.engine.version if request.engine else None)
     constraints = request.constraints or Constraints()
     check_pins(constraints.pin, version)
-    filled = fill_workload(request.workload, request.slo)
+    spec = resolve_model(request.model)
+    filled = _with_name_said(fill_workload(request.workload, request.slo), request.model, spec)
     node, hardware_notes = resolve_hardware(request.hardware)
     draft, draft_notes = resolve_drafter(request.model, resolve_model)
     problem = pose_problem(
-        spec=resolve_model(request.model),
-        model=request.model,
+        spec=spec,
+        model=msgspec.structs.replace(request.model, id=spec.id),
         draft=draft,
         node=node,
         version=version,
@@ -119,6 +121,14 @@ def understand(
         calibrations=calibrations,
     )
     return problem, (*hardware_notes, *draft_notes)
+
+
+def _with_name_said(filled: FilledWorkload, model: ModelRef, spec: ModelSpec) -> FilledWorkload:
+    """Return the workload with a word on which model a short name is taken for."""
+    if spec.id.casefold() == model.id.casefold():
+        return filled
+    sentence = f"{model.id} is taken for {spec.id}: vLLM loads models by their full names."
+    return msgspec.structs.replace(filled, assumptions=(sentence, *filled.assumptions))
 
 
 def _advice(

@@ -34,15 +34,19 @@ _ORDER: tuple[_Confidence, ...] = ("high", "medium", "low")
 def resolve_model(ref: ModelRef) -> ModelSpec:
     """Return the model that `ref` means: its inline config, else the bundled one of its id.
 
-    The spec is the model's alone; adapters and speculation stay on `ref`. Raises UnknownModel
-    for an id that is not bundled, and UnsupportedArchitecture for a layout that is not known.
+    The spec is the model's alone; adapters and speculation stay on `ref`. Its id is one that vLLM
+    can load: a bare name becomes the full one that it means. Raises UnknownModel for an id that is
+    not bundled, and UnsupportedArchitecture for a layout that is not known.
     """
     if ref.config is not None:
         text = msgspec.json.encode(ref.config, order="deterministic")
         return _inline_spec(text, model_id=ref.id, weights_bytes=ref.weights_bytes)
-    spec = _bundled_spec(find_model(ref.id).id)
+    entry = find_model(ref.id)
+    spec = _bundled_spec(entry.id)
     weights_bytes = ref.weights_bytes or spec.weights_bytes
-    return msgspec.structs.replace(spec, id=ref.id, weights_bytes=weights_bytes)
+    is_loadable = "/" in ref.id and ref.id.casefold() != entry.id.casefold()
+    model_id = ref.id if is_loadable else entry.id
+    return msgspec.structs.replace(spec, id=model_id, weights_bytes=weights_bytes)
 
 
 def find_model(model_id: str) -> ModelEntry:

@@ -290,3 +290,23 @@ def test_hardly_any_load_is_told_what_the_hardware_carries(requests_per_s: float
     assert advice.compared
     assert max(one.capacity_output_tokens_per_s for one in advice.compared) > 500
     assert "up to about 3." in advice.headline
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
+        ("qwen/qwen3-8b", "Qwen/Qwen3-8B"),
+        ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
+    ],
+)
+def test_files_name_the_model_as_vllm_can_load_it(written: str, meant: str) -> None:
+    """A short name is understood, but no repository is called so."""
+    advice = recommend(
+        TuningRequest(model=ModelRef(id=written), hardware=Hardware(gpu="H100-SXM5-80GB"))
+    )
+
+    assert advice.request.model.id == meant
+    assert f"serve {meant}" in next(f.content for f in advice.files if f.path == "serve.sh")
+    is_said = any(f"is taken for {meant}" in said for said in advice.request.assumptions)
+    assert is_said is ("/" not in written)
