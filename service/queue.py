@@ -22,6 +22,7 @@ from api_schemas.validation import Failure, Validation, ValidationPlan
 from api_schemas.worker import WorkerDevice, WorkerNode
 from service.identifiers import timestamp
 from service.store.client import reaching_the_store
+from service.store.decoding import UnreadableRecord
 from service.store.validations import Change, ValidationStore
 from service.store.waiting import WaitingRun, count_waiting, is_waiting
 from service.tuning.errors import UnknownGpu
@@ -235,7 +236,10 @@ def heal(client: redis.Redis, store: ValidationStore, *, now: datetime) -> list[
     """
     healed, queues = [], set()
     for identifier in store.unfinished():
-        validation = store.find(identifier)
+        try:
+            validation = store.find(identifier)
+        except UnreadableRecord:  # left to `service.unserved`
+            continue
         if validation is None:
             continue
         run = store.waiting_run(identifier)

@@ -8,6 +8,7 @@ from api_schemas.study import Study, StudyRequest
 from api_schemas.validation import Failure, ValidationPlan
 from service.identifiers import timestamp
 from service.queue import add_missing_tickets, add_ticket, queue_of
+from service.store.decoding import UnreadableRecord
 from service.store.studies import StudyStore
 from service.store.validations import Change
 from service.store.waiting import is_waiting
@@ -82,7 +83,10 @@ def heal_studies(client: redis.Redis, store: StudyStore, *, now: datetime) -> li
     """
     healed, queues = [], set()
     for identifier in store.unfinished():
-        study = store.find(identifier)
+        try:
+            study = store.find(identifier)
+        except UnreadableRecord:  # left to `service.unserved`
+            continue
         if study is None:
             continue
         run = store.waiting_run(identifier)

@@ -9,6 +9,7 @@ from api_schemas.validation import Failure, ValidationPlan
 from service.identifiers import timestamp
 from service.log import get_logger
 from service.queue import serves
+from service.store.decoding import UnreadableRecord
 from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
 from service.store.waiting import WaitingRun, is_served, is_waiting, unserved_for_s, withdraw
@@ -30,13 +31,20 @@ def end_unserved(
 ) -> list[str]:
     """End queued runs whose plan does not wait, and that no live node could take for the grace.
 
-    Doing it at several places at once ends each only once. Returns their ids.
+    Those that nobody can read end as well. Doing it at several places at once ends each only once.
+    Returns their ids.
 
     Raises:
         StoreUnavailable: The store did not answer.
     """
     nodes, ended = live_nodes(client), []
     for run, plan in _waiting(client, validations, studies):
+        if isinstance(plan, UnreadableRecord):
+            store = studies if run.kind == "study" else validations
+            if _is_forlorn(client, store, run.identifier, grace_s=grace_s):
+                _end_unreadable(store, run, reason=str(plan), now=now)
+                ended.append(run.identifier)
+            continue
         if plan.when_no_worker == "wait" or any(serves(node, run) for node in nodes):
             is_served(client, run.identifier)
             continue
@@ -50,15 +58,51 @@ def end_unserved(
 
 def _waiting(
     client: redis.Redis, validations: ValidationStore, studies: StudyStore
-) -> Iterable[tuple[WaitingRun, ValidationPlan]]:
+) -> Iterable[tuple[WaitingRun, ValidationPlan | UnreadableRecord]]:
+    """Yield what waits with its plan, and what cannot be read wherever it is."""
     for identifier in validations.unfinished():
-        run, validation = validations.waiting_run(identifier), validations.find(identifier)
+        run = validations.waiting_run(identifier)
+        try:
+            validation = validations.find(identifier)
+        except UnreadableRecord as error:
+            yield run, error
+            continue
         if validation is not None and is_waiting(client, run):
             yield run, validation.plan
     for identifier in studies.unfinished():
-        run, study = studies.waiting_run(identifier), studies.find(identifier)
+        run = studies.waiting_run(identifier)
+        try:
+            study = studies.find(identifier)
+        except UnreadableRecord as error:
+            yield run, error
+            continue
         if study is not None and is_waiting(client, run):
             yield run, plan_of(study.request)
+
+
+def _is_forlorn(
+    client: redis.Redis,
+    store: ValidationStore | StudyStore,
+    identifier: str,
+    *,
+    grace_s: float,
+) -> bool:
+    """Tell whether nobody works on an unreadable run, and nobody could read it for the grace.
+
+    While releases are mixed, one that can read it keeps it by noting that it is served.
+    """
+    if store.is_claimed(identifier):
+        is_served(client, identifier)
+        return False
+    return unserved_for_s(client, identifier) >= grace_s
+
+
+def _end_unreadable(
+    store: ValidationStore | StudyStore, run: WaitingRun, *, reason: str, now: datetime
+) -> None:
+    failure = Failure(stage="lost", reason=f"its record cannot be read: {reason}", log_tail="")
+    store.end_unreadable(run.identifier, failure=failure, finished_at=timestamp(now))
+    _log.warning("run_unreadable", id=run.identifier, kind=run.kind, reason=reason)
 
 
 def _end(

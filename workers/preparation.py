@@ -11,6 +11,7 @@ from api_schemas.study import Dimension
 from api_schemas.worker import WorkerDevice, WorkerNode
 from service.model_lookup import make_resolver
 from service.queue import LEASE_WAIT_LIMIT_S, device_count, devices_for
+from service.store.decoding import UnreadableRecord, decode_record
 from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
 from service.tuning.studies.space import largest_layout
@@ -63,7 +64,11 @@ def _recommendation(run: Run) -> Recommendation:
     stored = RecommendationStore(run.client, retention=None).find(run.validation.recommendation_id)
     if stored is None:
         raise Failed("lease", "the recommendation was removed")
-    return msgspec.json.decode(stored.body, type=Recommendation)
+    try:
+        return decode_record(stored.body, Recommendation)
+    except UnreadableRecord as error:
+        reason = f"the recommendation is of another release, which this worker cannot read: {error}"
+        raise Failed("lease", reason) from error
 
 
 def _lease(

@@ -11,6 +11,7 @@ from service.api.context import Context
 from service.api.describe import EVENTS, JSON, Answer, Body, Link, describe
 from service.api.idempotent import HEADER, REPLAYED
 from service.api.problems import Refusal, not_found
+from service.store.decoding import UnreadableRecord, decode_record
 from service.store.events import Event
 
 
@@ -107,12 +108,16 @@ def proven_of(context: Context, identifier: str) -> Proven:
     """Return the stored recommendation that a run is about.
 
     Raises:
-        Refusal: There is none.
+        Refusal: There is none, or only one that this release cannot read.
     """
     stored = context.recommendations.find(identifier)
     if stored is None:
         raise not_found("recommendation", identifier)
-    return msgspec.json.decode(stored.body, type=Proven)
+    try:
+        return decode_record(stored.body, Proven)
+    except UnreadableRecord:
+        message = "The recommendation is of another release, which this one cannot read: ask anew."
+        raise Refusal("conflict", message) from None
 
 
 def find_run(store: Store[_R], identifier: str, *, noun: str) -> _R:

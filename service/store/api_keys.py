@@ -11,6 +11,7 @@ from service.access import NewSecret, digest_of, matches, new_secret, prefix_of
 from service.identifiers import timestamp
 from service.store import keys
 from service.store.client import binary, reaching_the_store, text
+from service.store.decoding import decode_record
 
 
 class ApiKeyStore:
@@ -123,6 +124,6 @@ class ApiKeyStore:
 def _assemble(record: bytes | str | None, last_used: bytes | str | None) -> ApiKey | None:
     if record is None:
         return None
-    key = msgspec.json.decode(binary(record), type=ApiKey)
+    key = decode_record(binary(record), ApiKey)
     used = None if last_used is None else text(last_used)
     return msgspec.structs.replace(key, last_used_at=used)

@@ -8,6 +8,7 @@ import redis
 from api_schemas.access import AuditEvent
 from service.store import keys
 from service.store.client import binary, reaching_the_store, text
+from service.store.decoding import decode_record
 
 MOST_EVENTS = 10_000
 """The oldest events of a tenant go when there are more, about."""
@@ -41,5 +42,5 @@ class AuditTrail:
 
 def _event(identifier: str, fields: dict[Any, Any]) -> AuditEvent:
     named = {text(name): value for name, value in fields.items()}
-    event = msgspec.json.decode(binary(named["event"]), type=AuditEvent)
+    event = decode_record(binary(named["event"]), AuditEvent)
     return msgspec.structs.replace(event, id=identifier)

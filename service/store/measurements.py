@@ -8,6 +8,7 @@ import redis
 from api_schemas.measurement import Calibration, Measurement
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.decoding import decode_record
 from service.store.indexes import ids_in_all
 from service.store.prediction_errors import PredictionErrorStore
 from service.store.scripts import delete_with_indexes
@@ -144,7 +145,7 @@ class MeasurementStore:
         """Return the calibrations on a GPU, by configuration."""
         with reaching_the_store():
             found: Any = self._client.hgetall(keys.calibrations_of(gpu, tenant=self._tenant))
-        records = [msgspec.json.decode(binary(value), type=Calibration) for value in found.values()]
+        records = [decode_record(binary(value), Calibration) for value in found.values()]
         return sorted(records, key=lambda record: record.configuration)
 
     def calibrated_gpus(self) -> list[str]:
@@ -183,4 +184,4 @@ def _indexes(filters: MeasurementFilters, *, tenant: str) -> list[str]:
 
 
 def _measurement(record: bytes | str) -> Measurement:
-    return msgspec.json.decode(record, type=Measurement)
+    return decode_record(binary(record), Measurement)

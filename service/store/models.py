@@ -5,7 +5,8 @@ import redis
 
 from api_schemas.base import Json, Record
 from service.store import keys
-from service.store.client import reaching_the_store, text
+from service.store.client import binary, reaching_the_store, text
+from service.store.decoding import decode_record
 
 
 class ModelRecord(Record, frozen=True, kw_only=True):
@@ -70,4 +71,4 @@ class ModelStore:
 
 
 def _decode(record: bytes | str) -> ModelRecord:
-    return msgspec.json.decode(record, type=ModelRecord)
+    return decode_record(binary(record), ModelRecord)

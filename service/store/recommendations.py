@@ -10,6 +10,7 @@ from api_schemas.base import Record
 from service.identifiers import earliest_id
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store
+from service.store.decoding import decode_record
 from service.store.indexes import ids_in_all
 from service.store.scripts import delete_with_indexes
 
@@ -177,4 +178,4 @@ def _filter_indexes(filters: Filters, *, tenant: str) -> list[str]:
 
 
 def _decode(record: bytes | str) -> RecommendationRecord:
-    return msgspec.json.decode(record, type=RecommendationRecord)
+    return decode_record(binary(record), RecommendationRecord)

@@ -12,12 +12,16 @@ import redis
 
 from api_schemas.event import StudyChange
 from api_schemas.study import STUDY_ENDS, Study, StudyTrial
+from api_schemas.validation import Failure
+from service.log import get_logger
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.decoding import UnreadableRecord, decode_record
 from service.store.events import MOST_EVENTS, Event, events_after
 from service.store.validations import Change
 from service.store.waiting import WaitingRun
 
+_log = get_logger(__name__)
 _TRIALS = "trials"
 _TOLD = ("status", "stage", "progress")
 _CHANGE = """
@@ -102,7 +106,11 @@ class StudyStore:
             pipe.execute()
 
     def find(self, identifier: str) -> Study | None:
-        """Return a study with its trials so far, or None."""
+        """Return a study with its trials so far, or None.
+
+        Raises:
+            UnreadableRecord: Another release wrote it, and this one has no words for it.
+        """
         with reaching_the_store(), self._client.pipeline(transaction=True) as pipe:
             pipe.hgetall(keys.study(identifier))
             pipe.hvals(keys.study_trials(identifier))
@@ -119,9 +127,17 @@ class StudyStore:
         with reaching_the_store():
             ids = self._client.zrevrangebylex(index, newest, "-", start=0, num=limit + 1)
         names = [text(identifier) for identifier in ids]
-        found = (self.find(name) for name in names[:limit])
+        found = (self._readable(name) for name in names[:limit])
         studies = [study for study in found if study is not None]
         return studies, names[limit - 1] if len(names) > limit else None
+
+    def _readable(self, identifier: str) -> Study | None:
+        """Return a record, or None when there is none that this release can read."""
+        try:
+            return self.find(identifier)
+        except UnreadableRecord as error:
+            _log.warning("record_unreadable", id=identifier, reason=str(error))
+            return None
 
     def tenant_of(self, identifier: str) -> str:
         """Return the tenant whose study this is."""
@@ -193,6 +209,20 @@ class StudyStore:
             )
         return Change(text(outcome))
 
+    def end_unreadable(self, identifier: str, *, failure: Failure, finished_at: str) -> Change:
+        """End a record as failed that this release cannot read."""
+        with reaching_the_store():
+            attempt = self._client.hget(keys.study(identifier), "attempt")
+        return self.change(
+            identifier,
+            attempt=int(attempt or 1),
+            status="failed",
+            stage=failure.stage,
+            progress=1.0,
+            failure=failure,
+            finished_at=finished_at,
+        )
+
     def events(self, identifier: str, *, after: str, limit: int = 100) -> list[Event]:
         """Return what happened after this event id ("0" for all), oldest first."""
         return events_after(self._client, keys.study_events(identifier), after=after, limit=limit)
@@ -248,6 +278,6 @@ def _assemble(fields: dict[str, bytes], trials: list[bytes]) -> Study:
     known = Study.__struct_fields__
     raw = {name: msgspec.Raw(value) for name, value in fields.items() if name in known}
     raw[_TRIALS] = msgspec.Raw(b"[" + b",".join(binary(trial) for trial in trials) + b"]")
-    study = msgspec.json.decode(msgspec.json.encode(raw), type=Study)
+    study = decode_record(msgspec.json.encode(raw), Study)
     ordered = sorted(study.trials, key=lambda trial: trial.number)
     return msgspec.structs.replace(study, trials=ordered)

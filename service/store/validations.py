@@ -14,9 +14,11 @@ import redis
 from msgspec import UNSET
 
 from api_schemas.event import ValidationChange
-from api_schemas.validation import TERMINAL, LoadPoint, Validation, ValidationStatus
+from api_schemas.validation import TERMINAL, Failure, LoadPoint, Validation, ValidationStatus
+from service.log import get_logger
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.decoding import UnreadableRecord, decode_record
 from service.store.events import MOST_EVENTS, Event, events_after
 from service.store.waiting import WaitingRun
 
@@ -35,6 +37,7 @@ ALLOWED_MOVES: dict[ValidationStatus, tuple[ValidationStatus, ...]] = {
 }
 """A run goes back to `queued` only when its process was lost."""
 
+_log = get_logger(__name__)
 _POINTS = "load_points"
 _TOLD = ("stage", "progress", "verdict")
 _CHANGE = """
@@ -153,7 +156,11 @@ class ValidationStore:
             pipe.execute()
 
     def find(self, identifier: str) -> Validation | None:
-        """Return a record with its load points so far, or None."""
+        """Return a record with its load points so far, or None.
+
+        Raises:
+            UnreadableRecord: Another release wrote it, and this one has no words for it.
+        """
         with reaching_the_store(), self._client.pipeline(transaction=True) as pipe:
             pipe.hgetall(keys.validation(identifier))
             pipe.lrange(keys.validation_points(identifier), 0, -1)
@@ -186,8 +193,16 @@ class ValidationStore:
         """Return the validations of a recommendation, newest first."""
         with reaching_the_store():
             ids = self._client.zrange(keys.validations_of_recommendation(identifier), 0, -1)
-        found = (self.find(text(member)) for member in reversed(ids))
+        found = (self._readable(text(member)) for member in reversed(ids))
         return [validation for validation in found if validation is not None]
+
+    def _readable(self, identifier: str) -> Validation | None:
+        """Return a record, or None when there is none that this release can read."""
+        try:
+            return self.find(identifier)
+        except UnreadableRecord as error:
+            _log.warning("record_unreadable", id=identifier, reason=str(error))
+            return None
 
     def unfinished(self) -> list[str]:
         """Return the ids of validations that have not ended, oldest first."""
@@ -234,6 +249,21 @@ class ValidationStore:
             if self._retention and load_point:
                 self._client.expire(keys.validation_points(identifier), self._retention)
         return Change(text(outcome))
+
+    def end_unreadable(self, identifier: str, *, failure: Failure, finished_at: str) -> Change:
+        """End a record as failed that this release cannot read."""
+        with reaching_the_store():
+            attempt = self._client.hget(keys.validation(identifier), "attempt")
+        return self.change(
+            identifier,
+            attempt=int(attempt or 1),
+            to="failed",
+            stage=failure.stage,
+            progress=1.0,
+            failure=failure,
+            verdict="inconclusive",
+            finished_at=finished_at,
+        )
 
     def request_cancel(self, identifier: str) -> bool:
         """Ask the running process to end; tell whether the record exists."""
@@ -322,4 +352,4 @@ def _assemble(fields: dict[Any, Any], points: Iterable[bytes]) -> Validation:
         if (name := text(key)) in known
     }
     raw[_POINTS] = msgspec.Raw(b"[" + b",".join(binary(point) for point in points) + b"]")
-    return msgspec.json.decode(msgspec.json.encode(raw), type=Validation)
+    return decode_record(msgspec.json.encode(raw), Validation)

@@ -17,11 +17,14 @@ from api_schemas.study import STUDY_ENDS, Study
 from api_schemas.validation import TERMINAL, Validation
 from api_schemas.webhook import DeliveryAttempt, DeliveryStatus, WebhookDelivery
 from service.identifiers import timestamp
+from service.log import get_logger
 from service.store import keys
 from service.store.client import binary, is_visible, reaching_the_store, text
+from service.store.decoding import UnreadableRecord, decode_record
 from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
 
+_log = get_logger(__name__)
 MOST_ATTEMPTS_KEPT = 100
 _ATTEMPTS = "attempts"
 _MOST_OPENED = 1000
@@ -241,7 +244,11 @@ class WebhookStore:
 
     def _ended(self, identifier: str) -> Validation | Study | None:
         """Return the record with this id; ids of validations and studies never meet."""
-        return self._validations.find(identifier) or self._studies.find(identifier)
+        try:
+            return self._validations.find(identifier) or self._studies.find(identifier)
+        except UnreadableRecord as error:
+            _log.warning("record_unreadable", id=identifier, reason=str(error))
+            return None
 
     def _write(self, delivery: WebhookDelivery, *, tenant: str) -> None:
         fields: dict[str, Any] = {
@@ -275,7 +282,7 @@ class WebhookStore:
             if name in WebhookDelivery.__struct_fields__
         }
         raw[_ATTEMPTS] = msgspec.Raw(b"[" + b",".join(binary(item) for item in attempts) + b"]")
-        return msgspec.json.decode(msgspec.json.encode(raw), type=WebhookDelivery), tries
+        return decode_record(msgspec.json.encode(raw), WebhookDelivery), tries
 
     def _forget(self, index: str, identifiers: list[str]) -> None:
         """Drop what has run out from an index, unless it is another tenant's."""

@@ -6,8 +6,12 @@ import msgspec
 import redis
 
 from api_schemas.worker import WorkerNode
+from service.log import get_logger
 from service.store import keys
 from service.store.client import binary, reaching_the_store, text
+from service.store.decoding import UnreadableRecord, decode_record
+
+_log = get_logger(__name__)
 
 
 def register(client: redis.Redis, node: WorkerNode) -> None:
@@ -55,4 +59,16 @@ def live_nodes(client: redis.Redis) -> list[WorkerNode]:
     with reaching_the_store():
         names = sorted(text(name) for name in client.smembers(keys.workers()))
         records = client.mget([keys.worker(name) for name in names]) if names else []
-    return [msgspec.json.decode(binary(record), type=WorkerNode) for record in records if record]
+    found = (_readable(name, record) for name, record in zip(names, records, strict=False))
+    return [node for node in found if node is not None]
+
+
+def _readable(name: str, record: bytes | str | None) -> WorkerNode | None:
+    """Return a node's record, or None when it is gone or another release's beyond reading."""
+    if record is None:
+        return None
+    try:
+        return decode_record(binary(record), WorkerNode)
+    except UnreadableRecord as error:
+        _log.warning("record_unreadable", node=name, reason=str(error))
+        return None

@@ -9,9 +9,10 @@ import redis
 from api_schemas.study import Choices, Study, StudyRequest
 from api_schemas.validation import Validation, ValidationPlan, Webhook, WhenNoWorker
 from api_schemas.worker import VllmEnvironment, WorkerDevice, WorkerNode
-from service.queue import gpu_queue, node_queue
+from service.queue import gpu_queue, heal, node_queue
 from service.store import keys
 from service.store.client import text
+from service.store.decoding import UnreadableRecord
 from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
 from service.store.waiting import is_waiting, take_next
@@ -188,6 +189,37 @@ def test_a_run_that_was_taken_is_left_alone(client: redis.Redis) -> None:
     found = store.find("v1")
     assert found is not None
     assert found.status == "queued"
+
+
+def test_what_nobody_can_read_ends_after_the_grace(client: redis.Redis) -> None:
+    """A record of a release that is gone neither stops the sweep nor stays for ever."""
+    store = _add(client, "v1", when_no_worker="wait")
+    _add(client, "v2")
+    client.hset(keys.validation("v1"), "mode", '"marathon"')
+    with pytest.raises(UnreadableRecord):
+        store.find("v1")
+    assert heal(client, store, now=_NOW) == []
+    _sweep(client)
+
+    _pass(client, GRACE_S)
+
+    assert sorted(_sweep(client)) == ["v1", "v2"]
+    assert store.unfinished() == []
+    assert client.hget(keys.validation("v1"), "status") == b'"failed"'
+    assert [found.id for found in store.of_recommendation("r1")] == ["v2"]
+    assert take_next(client, _QUEUE, owner="n", most_devices=8) is None
+
+
+def test_what_somebody_works_on_is_left_alone_unread(client: redis.Redis) -> None:
+    """While releases are mixed, the one that took a run can read it."""
+    store = _add(client)
+    client.hset(keys.validation("v1"), "mode", '"marathon"')
+    assert take_next(client, _QUEUE, owner="n", most_devices=1) is not None
+    _sweep(client)
+    _pass(client, GRACE_S)
+
+    assert _sweep(client) == []
+    assert store.unfinished() == ["v1"]
 
 
 def test_many_sweeps_at_once_end_a_run_once(client: redis.Redis) -> None:

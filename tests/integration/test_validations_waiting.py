@@ -4,6 +4,7 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import redis
 
 from service.embedded import EmbeddedStore
@@ -89,3 +90,22 @@ def test_a_queued_validation_is_cancelled_at_once(api: Client) -> None:
     answer = api.delete(validation)
 
     assert (answer.status_code, answer.json()["status"]) == (202, "cancelled")
+
+
+def test_a_recommendation_of_another_release_is_read_as_far_as_it_goes(
+    api: Client, store_client: redis.Redis
+) -> None:
+    """What a later release added is no obstacle to its proof; what is beyond reading says so."""
+    address = recommend(api, "tiny")
+    key = keys.recommendation(address.rpartition("/")[2])
+    body = msgspec.json.decode(store_client.hget(key, "body"))
+    body["request"]["workload"]["colour"] = "green"
+    store_client.hset(key, "body", msgspec.json.encode(body))
+    assert validate(api, address, "boot", when_no_worker="wait")
+
+    body["request"]["hardware"] = "many"
+    store_client.hset(key, "body", msgspec.json.encode(body))
+    refused = api.post(f"{address}/validations", json={"mode": "boot", "when_no_worker": "wait"})
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert "another release" in refused.json()["detail"]
