@@ -15,6 +15,9 @@ _SCHEMAS: dict[type[Any], tuple[dict[str, Any], dict[str, Any]]] = {}
 _MAX_LISTED = 24
 _MAX_NEAR = 3
 _MAX_MESSAGE = 300
+_NO_OBJECT = "Expected `object`"
+_DEEPEST = 4
+"""Levels of a body in which a misplaced field is looked for."""
 _REGEX = " matching regex "
 """Only programmers read these; the schema says the same in words."""
 _UNKNOWN_FIELD = re.compile(r"unknown field `(.*)`", re.DOTALL)
@@ -27,10 +30,14 @@ def explain_mistake(message: str, kind: type[Any]) -> FieldError:
     pointer, hint = error.pointer, ""
     if unknown := _UNKNOWN_FIELD.search(error.message):
         hint = _near_fields(unknown[1], _fields(kind, _parent(pointer)))
+        hint += _elsewhere(kind, unknown[1])
     elif missing := _MISSING_FIELD.search(error.message):
         pointer = _child(pointer, missing[1])
+        hint = _listed(_choices(kind, pointer))
     elif error.message.startswith("Invalid"):
         hint = _listed(_choices(kind, pointer))
+    elif error.message.startswith(_NO_OBJECT):
+        hint = _needed(kind, pointer)
     text = error.message
     if _REGEX in text:
         text = _form(kind, pointer) or text
@@ -47,6 +54,31 @@ def _form(kind: type[Any], pointer: str) -> str:
             if given:
                 return f"Expected a value such as {given[0]} ({what[:1].lower()}{what[1:]})"
             return f"Expected: {what[:1].lower()}{what[1:]}"
+    return ""
+
+
+def _needed(kind: type[Any], pointer: str) -> str:
+    """Return which fields an object at this place must have, when there are such."""
+    nodes = [node for node in _at(kind, pointer) if node.get("required")]
+    required = nodes[0]["required"] if len(nodes) == 1 else []
+    inside = ", ".join(f'"{name}": ...' for name in required)
+    return f", such as {{{inside}}}" if inside else ""
+
+
+def _elsewhere(kind: type[Any], name: str) -> str:
+    """Return where in the body a field of this name stands, when that is a place or two."""
+    root, components = _schema(kind)
+    level = [("", node) for node in _unfold(root, components)]
+    for _ in range(_DEEPEST):
+        places = sorted({at for at, node in level if name in node.get("properties", {})})
+        if places:
+            return f"; {name} stands in {' or '.join(places)}" if len(places) <= _MAX_NEAR else ""
+        level = [
+            (_child(pointer, field), node)
+            for pointer, parent in level
+            for field, child in parent.get("properties", {}).items()
+            for node in _unfold(child, components)
+        ]
     return ""
 
 

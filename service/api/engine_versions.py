@@ -77,7 +77,8 @@ def _parse(text: str) -> EngineVersion:
     try:
         return parse_version(text)
     except UnknownEngineVersion as error:
-        raise not_found("vLLM release", text, hint=f"{error.message}.") from None
+        known = error.message.partition(": ")[2]
+        raise not_found("vLLM release", text, hint=f"{known}.") from None
 
 
 def _describe(version: EngineVersion) -> EngineVersionDescription:

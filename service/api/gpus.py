@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from litestar import Response, get
 from litestar.openapi.spec import Example
-from litestar.params import PathParameter
+from litestar.params import PathParameter, QueryParameter
 
 from api_schemas.catalogue import FigureDescription, GpuDescription, GpuList, GpuSummary
 from service.api.bodies import encode
@@ -27,11 +27,25 @@ GpuName = Annotated[
     summary="List the known GPUs",
     tags=["catalogues"],
     sync_to_thread=False,
-    opt=describe(Answer(200, "Every GPU of the catalogue.", kind=GpuList)),
+    opt=describe(
+        Answer(200, "Every GPU of the catalogue, or those that are called so.", kind=GpuList)
+    ),
 )
-def list_gpus() -> Response[bytes]:
-    """Return name, memory and bandwidth of every known accelerator."""
-    return Response(encode(GpuList(items=[_summary(gpu) for gpu in all_gpus()])), media_type=JSON)
+def list_gpus(
+    q: Annotated[
+        str | None,
+        QueryParameter(max_length=256, description="Parts of a name or alias, in any order."),
+    ] = None,
+) -> Response[bytes]:
+    """Return name, memory and bandwidth of the accelerators whose name or alias has every word."""
+    words = (q or "").casefold().split()
+    items = [_summary(gpu) for gpu in all_gpus() if not words or _is_called(gpu, words)]
+    return Response(encode(GpuList(items=items)), media_type=JSON)
+
+
+def _is_called(gpu: Gpu, words: list[str]) -> bool:
+    names = [name.casefold() for name in (gpu.name, *gpu_aliases(gpu.name))]
+    return any(all(word in name for word in words) for name in names)
 
 
 @get(

@@ -22,6 +22,8 @@ _PHRASES = {
         "`setpoint gpus` lists them; hardware.spec in a request file describes one that is missing."
     ),
     'Or let it wait: "when_no_worker": "wait".': "Or let it wait: --queue-up.",
+    "State it as engine.version, or": "State it with --engine-version, or",
+    "GET /workers lists what there is.": "The service's page lists the workers that there are.",
     "GET /rules lists them.": "`setpoint rules` lists them.",
 }
 _OF_A_SERVICE = ("PUT /models", "register it")

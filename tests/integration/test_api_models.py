@@ -77,6 +77,19 @@ def test_a_gpu_is_found_by_any_name_with_its_sources(api: Client) -> None:
     assert entries[0]["figures"]["memory_gib"]["source"]
 
 
+def test_gpus_are_searched_by_words_of_any_name(api: Client) -> None:
+    """Words in any order, of the catalogue's name, the driver's or a cloud's."""
+    found = {
+        query: {row["name"] for row in api.get("/gpus", params={"q": query}).json()["items"]}
+        for query in ("h100 80gb", "p5.48xlarge", "no such part")
+    }
+
+    assert "H100-SXM5-80GB" in found["h100 80gb"]
+    assert "L40S" not in found["h100 80gb"]
+    assert found["p5.48xlarge"] == {"H100-SXM5-80GB"}
+    assert found["no such part"] == set()
+
+
 def test_every_listed_address_resolves(api: Client) -> None:
     """Rows of the catalogues carry addresses that answer."""
     addresses = [row["url"] for row in api.get("/gpus").json()["items"]]

@@ -168,7 +168,7 @@ def _assumed(engine: FoundEngine, file: SourceFile, why: str) -> Finding:
     return gate_finding(
         "CHK002",
         f"{why.rstrip('.')}: it was checked for vLLM {NEWEST.text}, the newest known.",
-        suggestion="State it with --engine-version, or pin the image's tag.",
+        suggestion="State it as engine.version, or pin the image's tag.",
         location=locate(file, engine.span),
     )
 

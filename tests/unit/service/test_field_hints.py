@@ -76,3 +76,21 @@ def test_a_long_value_is_cut_short() -> None:
     _, message = _mistake(_MINIMAL | {"hardware": {"gpu": "L4", "interconnect": "x" * 5000}})
 
     assert len(message) < 500
+
+
+@pytest.mark.parametrize(
+    ("changes", "hint"),
+    [
+        ({"model": "Qwen/Qwen3-8B"}, 'such as {"id": ...}'),
+        ({"hardware": "L40S"}, 'such as {"gpu": ...}'),
+        ({"config": {"max_num_seqs": 4}}, "config stands in /engine or /model"),
+        ({"gpus_per_node": 4}, "gpus_per_node stands in /hardware"),
+        ({"engine": {"version": "newest"}}, "a value such as 0.33.0"),
+        ({"workload": {"arrivals": {"requests_per_s": 5}}}, "allowed: poisson, gamma"),
+    ],
+)
+def test_a_newcomer_s_mistake_is_told_the_right_shape(
+    changes: dict[str, object], hint: str
+) -> None:
+    """A name for an object, a field at the wrong level, a word for a number."""
+    assert hint in _mistake(_MINIMAL | changes)[1]
