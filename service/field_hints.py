@@ -15,7 +15,7 @@ _SCHEMAS: dict[type[Any], tuple[dict[str, Any], dict[str, Any]]] = {}
 _MAX_LISTED = 24
 _MAX_NEAR = 3
 _MAX_MESSAGE = 300
-_NO_OBJECT = "Expected `object`"
+_NO_OBJECT = re.compile(r"Expected `[^`]*\bobject\b")
 _DEEPEST = 4
 """Levels of a body in which a misplaced field is looked for."""
 _REGEX = " matching regex "
@@ -36,7 +36,7 @@ def explain_mistake(message: str, kind: type[Any]) -> FieldError:
         hint = _listed(_choices(kind, pointer))
     elif error.message.startswith("Invalid"):
         hint = _listed(_choices(kind, pointer))
-    elif error.message.startswith(_NO_OBJECT):
+    elif _NO_OBJECT.match(error.message):
         hint = _needed(kind, pointer)
     text = error.message
     if _REGEX in text:
@@ -58,11 +58,24 @@ def _form(kind: type[Any], pointer: str) -> str:
 
 
 def _needed(kind: type[Any], pointer: str) -> str:
-    """Return which fields an object at this place must have, when there are such."""
+    """Return an example of an object at this place, or which fields it must have."""
+    given = [one for node in _at(kind, pointer) for one in node.get("examples", [])]
+    if given:
+        return f", such as {msgspec.json.encode(given[0]).decode()}"
     nodes = [node for node in _at(kind, pointer) if node.get("required")]
     required = nodes[0]["required"] if len(nodes) == 1 else []
     inside = ", ".join(f'"{name}": ...' for name in required)
-    return f", such as {{{inside}}}" if inside else ""
+    if inside:
+        return f", such as {{{inside}}}"
+    kinds = [
+        str(value)
+        for node in _at(kind, pointer)
+        for value in node.get("properties", {}).get("kind", {}).get("enum", [])
+    ]
+    if kinds:
+        return f"; an object has a kind: {', '.join(kinds)}"
+    fields = _fields(kind, pointer)
+    return _listed(fields) if len(fields) <= _MAX_LISTED else ""
 
 
 def _elsewhere(kind: type[Any], name: str) -> str:

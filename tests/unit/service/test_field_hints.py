@@ -83,6 +83,9 @@ def test_a_long_value_is_cut_short() -> None:
     [
         ({"model": "Qwen/Qwen3-8B"}, 'such as {"id": ...}'),
         ({"hardware": "L40S"}, 'such as {"gpu": ...}'),
+        ({"workload": "chat"}, "allowed: arrivals, max_request_tokens"),
+        ({"workload": {"prompt_tokens": "many"}}, "a kind: fixed, uniform, lognormal"),
+        ({"engine": {"config": 5}}, "got `int`"),
         ({"config": {"max_num_seqs": 4}}, "config stands in /engine or /model"),
         ({"gpus_per_node": 4}, "gpus_per_node stands in /hardware"),
         ({"engine": {"version": "newest"}}, "a value such as 0.33.0"),
