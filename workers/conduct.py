@@ -1,5 +1,6 @@
 """How every run goes: its end is written down, whatever happens on the way to it."""
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,17 @@ from api_schemas.validation import Failure
 from service.log import get_logger
 from workers.run import Cancelled, Failed, OutOfTime, Run, TakenOver
 
+_UNWRITABLE = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EEXIST,
+        errno.ENOTDIR,
+    }
+)
 BadEnd = Literal["cancelled", "timed_out", "failed"]
 _log = get_logger(__name__)
 
@@ -39,7 +51,12 @@ def conduct(
         end("failed", error.failure)
     except Exception as error:  # noqa: BLE001  # the record must say so, whatever it was
         _log.exception("run_broke", id=run.validation.id)
-        reason = f"a fault of Setpoint: {error!r}"
-        end("failed", Failure(stage="load", reason=reason, log_tail=""))
+        end("failed", Failure(stage="load", reason=_reason_of(error), log_tail=""))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+        return f"the node's work folder cannot be written: {error.strerror}"
+    return f"a fault of Setpoint: {error!r}"

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -40,6 +41,7 @@ _HEALTH_EVERY = 20
 """Scrapes between two looks at the server's health."""
 _SILENT_TRIES = 3
 """Scrapes in a row without an answer after which the server is asked for its health."""
+_LITTLE_BYTES = 2**20
 _WARMUPS = 4
 _WARMUP_TOKENS = 16
 _T = TypeVar("_T")
@@ -182,11 +184,13 @@ class Session:
         try:
             content = result.read_bytes()
         except OSError as error:
-            raise Failed("load", "the benchmark client left no result", log=_text(log)) from error
+            reason = "the benchmark client left no result" + _of_disk(result.parent)
+            raise Failed("load", reason, log=_text(log)) from error
         try:
             return read_result(content, load)
         except RejectedResult as error:
-            raise Failed("load", str(error), log=_text(log)) from error
+            reason = str(error) + _of_disk(result.parent)
+            raise Failed("load", reason, log=_text(log)) from error
 
 
 @contextlib.contextmanager
@@ -271,6 +275,15 @@ def _client(command: list[str], *, mark: str, log: Path) -> Iterator[subprocess.
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _of_disk(folder: Path) -> str:
+    """Return what to say of a disk that is full: the client's own words may be lost with it."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return ""
+    return "" if free > _LITTLE_BYTES else f"; the disk of {folder} is full"
 
 
 def _text(path: Path) -> str:

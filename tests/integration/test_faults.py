@@ -93,6 +93,67 @@ def _is_client(pid: int) -> bool:
     return b"bench" in words
 
 
+def test_a_work_folder_that_cannot_be_written_is_told(
+    api: Client, embedded_store: EmbeddedStore, store_client: redis.Redis, tmp_path: Path
+) -> None:
+    """The run fails with stage and reason, no lease is left, and the worker goes on."""
+    (tmp_path / "work").write_text("a file stands in the way")
+    with WorkerProcess(embedded_store.url, tmp_path, node="node-a") as worker:
+        until(lambda: live_nodes(store_client), "registration")
+        failed = finished(api, validate(api, recommend(api, "tiny"), "boot"))
+        (tmp_path / "work").unlink()
+        succeeded = finished(api, validate(api, recommend(api, "tiny"), "boot"))
+        assert_nothing_left(worker, store_client)
+
+    assert (failed["status"], failed["failure"]["stage"]) == ("failed", "load")
+    assert "work folder cannot be written" in failed["failure"]["reason"]
+    assert succeeded["status"] == "succeeded"
+
+
+def test_a_recommendation_that_is_removed_meanwhile_is_told(
+    api: Client, embedded_store: EmbeddedStore, store_client: redis.Redis, tmp_path: Path
+) -> None:
+    """Removed while it waits, its proof fails and says why; removed under load, it is finished."""
+    gate = Gate(tmp_path)
+    waiting_for = recommend(api, "tiny")
+    waiting = validate(api, waiting_for, "boot", when_no_worker="wait")
+    assert api.delete(waiting_for).status_code == 204
+    with WorkerProcess(embedded_store.url, tmp_path, node="node-a") as worker:
+        failed = finished(api, waiting)
+        loaded_for = recommend(api, "held-load")
+        loaded = validate(api, loaded_for, model_path=gate.model_path)
+        reached(api, loaded, "measuring")
+        assert api.delete(loaded_for).status_code == 204
+        gate.open()
+        record = finished(api, loaded)
+        assert_nothing_left(worker, store_client)
+
+    assert (failed["status"], failed["failure"]["stage"]) == ("failed", "lease")
+    assert failed["failure"]["reason"] == "the recommendation was removed"
+    assert (record["status"], len(record["load_points"])) == ("succeeded", 2)
+    assert api.get(loaded_for).status_code == 404
+
+
+def test_a_queue_that_forgets_its_jobs_under_load_loses_nothing(
+    api: Client, embedded_store: EmbeddedStore, store_client: redis.Redis, tmp_path: Path
+) -> None:
+    """All that RQ keeps is gone while a run is loaded and another waits: both end, each once."""
+    gate = Gate(tmp_path)
+    with WorkerProcess(embedded_store.url, tmp_path, node="node-a") as worker:
+        until(lambda: live_nodes(store_client), "registration")
+        loaded = validate(api, recommend(api, "held-load"), model_path=gate.model_path)
+        reached(api, loaded, "measuring")
+        waiting = validate(api, recommend(api, "tiny"), "boot")
+
+        store_client.delete(*store_client.scan_iter("rq:*"))
+        gate.open()
+        records = [finished(api, address) for address in (loaded, waiting)]
+        assert_nothing_left(worker, store_client)
+
+    assert [record["status"] for record in records] == ["succeeded", "succeeded"]
+    assert [record["attempt"] for record in records] == [1, 1]
+
+
 class RedisServer:
     """Debian's Redis with an append-only file, that can be killed and started again."""
 
