@@ -27,7 +27,7 @@ from service.tuning.calibrations.fit import (
     line_of,
     residuals,
 )
-from service.tuning.calibrations.judge import best_hypothesis, is_worth_using
+from service.tuning.calibrations.judge import is_worth_using, weigh
 from service.tuning.calibrations.key import configuration_key
 from service.tuning.calibrations.schedule import Figure
 from service.tuning.calibrations.spread import spread_points
@@ -73,14 +73,15 @@ def groups_of(cases: list[Case]) -> dict[str, list[Case]]:
 def judged(lines: Sequence[Line], chosen: Sequence[int], coefficients: Coefficients) -> list[tuple]:
     """Return metric, whether the fit is used, and log errors before and after of the other rows."""
     taught = [lines[index] for index in chosen]
-    hypothesis, left_out = best_hypothesis(taught, coefficients=coefficients)
+    weights, left_out = weigh(taught)
     is_used = is_worth_using(left_out)
-    moves = fit_moves(taught, coefficients=coefficients, hypothesis=hypothesis)
+    moves = fit_moves(taught, coefficients=coefficients, weights=weights)
     rows = []
     for index, line in enumerate(lines):
         if index in chosen:
             continue
-        before, after = residuals(line, np.zeros(NUM_DIRECTIONS)), residuals(line, moves)
+        anew = line_of(line.point, coefficients=coefficients, moves=moves) or line
+        before, after = residuals(line, np.zeros(NUM_DIRECTIONS)), residuals(anew, moves)
         for figure, b, a in zip(line.point.figures, before, after, strict=True):
             trusted = figure.metric in left_out and left_out[figure.metric].is_better
             rows.append((figure.metric, is_used, trusted, float(b), float(a)))

@@ -112,7 +112,7 @@ HYPOTHESES = (
     Hypothesis(name="speed", moves_engine=False, moves_front_end=True, moves_whole=True),
     Hypothesis(name="front_end", moves_engine=False, moves_front_end=True, moves_whole=False),
 )
-"""What may explain that measurements differ; left-out points choose between them."""
+"""What may explain that measurements differ; left-out points say how much each of them counts."""
 
 
 def _membership() -> Floats:

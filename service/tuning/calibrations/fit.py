@@ -1,8 +1,9 @@
 """The fit: which factors on the physics make a few measured points come out right.
 
 Twelve unknowns with priors against a handful of figures: Gauss-Newton on the logarithms with a
-pseudo-Huber loss, so that one odd figure does not decide. The schedules are simulated anew at the
-first solution, because bursts and open loops queue differently at other speeds.
+pseudo-Huber loss, so that one odd figure does not decide. What several explanations say is
+averaged. The schedules are simulated anew at the first solution, because bursts and open loops
+queue differently at other speeds.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,9 @@ from service.tuning.calibrations.directions import (
     HYPOTHESES,
     MEMBERSHIP,
     NUM_DIRECTIONS,
-    Hypothesis,
     factors_of,
 )
+from service.tuning.calibrations.noise import noise_of
 from service.tuning.calibrations.schedule import Figure, Schedule, schedule_of
 from service.tuning.latency.calibration import Calibration
 from service.tuning.latency.coefficients import Coefficients
@@ -27,8 +28,6 @@ from service.tuning.performance import Prediction, front_end_of
 from service.tuning.simulation.traffic import Traffic
 
 Floats = NDArray[np.float64]
-NOISE = {"tpot": 0.05, "ttft": 0.15, "output_tokens_per_s": 0.05}
-"""Error that a figure may have without meaning anything, relative."""
 _ROUNDS = 8
 _SCHEDULES = 3
 _LONGEST_STEP = 0.5
@@ -68,21 +67,24 @@ def line_of(
 
 
 def fit_moves(
-    lines: Sequence[Line],
-    *,
-    coefficients: Coefficients,
-    hypothesis: Hypothesis = HYPOTHESES[0],
-    schedules: int = _SCHEDULES,
+    lines: Sequence[Line], *, coefficients: Coefficients, weights: Sequence[float]
 ) -> Floats:
-    """Return the logarithms of the directions' factors that fit the points best."""
-    spreads = hypothesis.spreads
-    moves = np.zeros(NUM_DIRECTIONS)
+    """Return the logarithms of the directions' factors that fit the points best.
+
+    `weights` say how much each of the hypotheses counts; they add up to one.
+    """
     known = list(lines)
-    for attempt in range(schedules):
+    moves = np.zeros(NUM_DIRECTIONS)
+    each = [moves] * len(HYPOTHESES)
+    for attempt in range(_SCHEDULES):
         if attempt:
             anew = (line_of(x.point, coefficients=coefficients, moves=moves) for x in lines)
             known = [new or old for new, old in zip(anew, known, strict=True)]
-        moves = _solve(known, start=moves, spreads=spreads)
+        each = [
+            solve(known, start=start, spreads=hypothesis.spreads)
+            for start, hypothesis in zip(each, HYPOTHESES, strict=True)
+        ]
+        moves = np.average(each, axis=0, weights=weights)
     return moves
 
 
@@ -99,15 +101,21 @@ def residuals(line: Line, moves: Floats) -> Floats:
     return predicted - np.log([figure.value for figure in line.point.figures])
 
 
-def _solve(lines: Sequence[Line], *, start: Floats, spreads: Floats) -> Floats:
+def noise(line: Line) -> Floats:
+    """Return the error that each figure may have without meaning anything, relative."""
+    return noise_of(line.point.figures, line.point.traffic)
+
+
+def solve(lines: Sequence[Line], *, start: Floats, spreads: Floats) -> Floats:
+    """Return the moves that fit the points best at the schedules given."""
     moves = start.copy()
-    noise = np.array([NOISE[figure.metric] for line in lines for figure in line.point.figures])
+    allowed = np.concatenate([noise(line) for line in lines])
     measured = np.log([figure.value for line in lines for figure in line.point.figures])
     for _ in range(_ROUNDS):
         parts = [_evaluate(line, moves) for line in lines]
         residual = np.concatenate([predicted for predicted, _ in parts]) - measured
         slopes = np.concatenate([slope for _, slope in parts])
-        weight = 1.0 / np.sqrt(1.0 + (residual / noise) ** 2) / noise**2
+        weight = 1.0 / np.sqrt(1.0 + (residual / allowed) ** 2) / allowed**2
         normal = slopes.T @ (slopes * weight[:, None]) + np.diag(1.0 / spreads**2)
         right = -(slopes.T @ (weight * residual)) - moves / spreads**2
         step = np.clip(np.linalg.solve(normal, right), -_LONGEST_STEP, _LONGEST_STEP)

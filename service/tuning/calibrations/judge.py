@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from service.tuning.calibrations.bands import log_widths
 from service.tuning.calibrations.directions import HYPOTHESES, NUM_DIRECTIONS, Hypothesis
 from service.tuning.calibrations.fit import (
-    NOISE,
     Line,
     MeasuredPoint,
     calibration_of,
     fit_moves,
     line_of,
+    noise,
     residuals,
+    solve,
 )
 from service.tuning.latency.calibration import Calibration
 from service.tuning.latency.coefficients import Coefficients, bundled_coefficients
@@ -25,10 +26,10 @@ FEWEST_POINTS = 2
 MOST_POINTS = 48
 """Of more measurements the newest are fitted."""
 _ENOUGH = 0.9
-"""Largest share of the loss that may be left: the best of four explanations is a little better
-than none by chance alone. With 0.9 instead of 1 the fits that are used predict other loads better
-(median error of throughput 3.9 instead of 4.7 %, of TTFT 7.3 instead of 7.8 %, by
-`benchmarks/few_shot.py --folds 5`)."""
+"""Largest share of the loss that may be left: an average that leans to the best of four
+explanations is a little better than none by chance alone. With 0.9 instead of 1 the fits that are
+used predict other loads better (median error of throughput 4.8 instead of 5.7 %, of TTFT 8.6
+instead of 9.0 %, by `benchmarks/few_shot.py --folds 5`)."""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,8 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
     before: tuple[float, ...]
     after: tuple[float, ...]
+    noise: tuple[float, ...]
+    """What each of them may be without meaning anything."""
 
     @property
     def is_better(self) -> bool:
@@ -67,11 +70,11 @@ def calibrate(
     lines = [line for line in found if line is not None]
     if len(lines) < FEWEST_POINTS:
         return _too_few(lines)
-    hypothesis, left_out = best_hypothesis(lines, coefficients=shipped)
+    weights, left_out = weigh(lines)
     is_used = is_worth_using(left_out)
     widths = log_widths(len(lines))
     trusted = {m: w for m, w in widths.items() if m in left_out and left_out[m].is_better}
-    moves = fit_moves(lines, coefficients=shipped, hypothesis=hypothesis)
+    moves = fit_moves(lines, coefficients=shipped, weights=weights)
     return Fitted(
         calibration=calibration_of(
             moves, lines[0].point.prediction.work, points=len(lines), log_widths=trusted
@@ -83,34 +86,45 @@ def calibrate(
     )
 
 
-def best_hypothesis(
-    lines: Sequence[Line], *, coefficients: Coefficients
-) -> tuple[Hypothesis, dict[str, LeftOut]]:
-    """Return what explains left-out points best, with their residuals."""
-    tried = [
-        (hypothesis, leave_one_out(lines, coefficients=coefficients, hypothesis=hypothesis))
-        for hypothesis in HYPOTHESES
-    ]
-    return min(tried, key=lambda pair: loss(pair[1], after=True))
+def weigh(lines: Sequence[Line]) -> tuple[tuple[float, ...], dict[str, LeftOut]]:
+    """Return how much each hypothesis counts, and the left-out points as their average has them.
+
+    A hypothesis counts as likely as it makes each point that it was not fitted to. Three points
+    seldom tell one from the other, and to pick one would be to follow their noise.
+    """
+    tried = [leave_one_out(lines, hypothesis=hypothesis) for hypothesis in HYPOTHESES]
+    losses = np.array([loss(left_out, after=True) * _count(left_out) for left_out in tried])
+    weights = np.exp(losses.min() - losses)
+    weights /= weights.sum()
+    return tuple(weights), {
+        metric: msgspec.structs.replace(
+            pair,
+            after=tuple(np.average([x[metric].after for x in tried], axis=0, weights=weights)),
+        )
+        for metric, pair in tried[0].items()
+    }
 
 
-def leave_one_out(
-    lines: Sequence[Line], *, coefficients: Coefficients, hypothesis: Hypothesis
-) -> dict[str, LeftOut]:
+def leave_one_out(lines: Sequence[Line], *, hypothesis: Hypothesis) -> dict[str, LeftOut]:
     """Return by metric the residuals of each point when the others are all that is known."""
     unmoved = np.zeros(NUM_DIRECTIONS)
-    before: dict[str, list[float]] = {}
-    after: dict[str, list[float]] = {}
+    rows: dict[str, list[tuple[float, float, float]]] = {}
     for index, line in enumerate(lines):
         others = [*lines[:index], *lines[index + 1 :]]
-        moves = fit_moves(others, coefficients=coefficients, hypothesis=hypothesis, schedules=1)
-        rows = zip(
-            line.point.figures, residuals(line, unmoved), residuals(line, moves), strict=True
-        )
-        for figure, off_before, off_after in rows:
-            before.setdefault(figure.metric, []).append(float(off_before))
-            after.setdefault(figure.metric, []).append(float(off_after))
-    return {m: LeftOut(before=tuple(before[m]), after=tuple(after[m])) for m in before}
+        moves = solve(others, start=unmoved, spreads=hypothesis.spreads)
+        found = zip(residuals(line, unmoved), residuals(line, moves), noise(line), strict=True)
+        for figure, row in zip(line.point.figures, found, strict=True):
+            rows.setdefault(figure.metric, []).append(row)
+    return {metric: _left_out(some) for metric, some in rows.items()}
+
+
+def _left_out(rows: Sequence[tuple[float, float, float]]) -> LeftOut:
+    before, after, allowed = (tuple(float(x) for x in column) for column in zip(*rows, strict=True))
+    return LeftOut(before=before, after=after, noise=allowed)
+
+
+def _count(left_out: Mapping[str, LeftOut]) -> int:
+    return sum(len(pair.before) for pair in left_out.values())
 
 
 def _too_few(lines: Sequence[Line]) -> Fitted:
@@ -129,11 +143,11 @@ def _too_few(lines: Sequence[Line]) -> Fitted:
 
 
 def loss(left_out: Mapping[str, LeftOut], *, after: bool) -> float:
-    """Return the mean pseudo-Huber loss in units of each metric's noise."""
+    """Return the mean pseudo-Huber loss in units of each figure's noise."""
     scaled = [
-        off / NOISE[metric]
-        for metric, pair in left_out.items()
-        for off in (pair.after if after else pair.before)
+        off / allowed
+        for pair in left_out.values()
+        for off, allowed in zip(pair.after if after else pair.before, pair.noise, strict=True)
     ]
     return float(np.mean(np.sqrt(1.0 + np.square(scaled)) - 1.0))
 

@@ -5,6 +5,7 @@ time are sums of the seconds of simulated events with fixed weights. A fit then 
 instead of simulating anew.
 """
 
+import math
 from typing import Literal
 
 import msgspec
@@ -13,14 +14,23 @@ from numpy.typing import NDArray
 
 from service.tuning.latency.price import NUM_PRICES
 from service.tuning.performance import Prediction
-from service.tuning.simulation.metrics import missing_requests, output_tokens, steady_window
-from service.tuning.simulation.run import Run, run_scheduler
+from service.tuning.simulation.metrics import (
+    missing_requests,
+    output_tokens,
+    run_seconds,
+    steady_window,
+)
+from service.tuning.simulation.run import FrontEnd, Run, run_scheduler
 from service.tuning.simulation.traffic import Traffic
 
 Floats = NDArray[np.float64]
 FigureMetric = Literal["ttft", "tpot", "output_tokens_per_s"]
 FigureStatistic = Literal["mean", "p50"]
 MAX_EVENTS = 200_000
+_SLOWER = 1.5
+"""How much slower the front end is made to see what waits for it."""
+_NOTICED = 0.02
+"""Share of a run that its longest wait for the front end must reach to be looked into."""
 _MIDDLE = (0.4, 0.6)
 """The requests whose mean stands for the median."""
 
@@ -50,26 +60,73 @@ def schedule_of(
     prediction: Prediction, *, traffic: Traffic, figures: tuple[Figure, ...]
 ) -> Schedule | None:
     """Return the schedule of a load at these prices; None when it cannot be served or recorded."""
-    run = run_scheduler(
-        prediction.price,
-        traffic=traffic,
-        limits=prediction.limits,
-        front_end=prediction.front_end,
-        growth=prediction.work.tokens_per_step,
-        max_events=MAX_EVENTS,
-    )
-    if run is None or len(run.events) >= MAX_EVENTS:
+    run = _recorded(prediction, prediction.front_end, traffic=traffic)
+    if run is None:
         return None
     spans = run.events[:, 2] - run.events[:, 1]
     is_idle = run.events[:, 0] == 0
     rows = [_weights(run, figure, spans=spans) for figure in figures]
     weights = np.array([weight for weight, _ in rows])
     busy = np.where(is_idle, 0.0, weights)
-    return Schedule(
+    schedule = Schedule(
         seconds=_priced(prediction.price, run.events, busy),
         front_end=np.array([_front_end(run, share) for _, share in rows]),
         idle=(weights * spans)[:, is_idle].sum(axis=1),
         tokens=output_tokens(run) * prediction.replicas,
+    )
+    rates = np.array([figure.metric == "output_tokens_per_s" for figure in figures])
+    if not rates.any() or not _is_paced(run):
+        return schedule
+    return _with_share(schedule, rates, share=_paced_share(prediction, run))
+
+
+def _recorded(prediction: Prediction, front_end: FrontEnd, *, traffic: Traffic) -> Run | None:
+    run = run_scheduler(
+        prediction.price,
+        traffic=traffic,
+        limits=prediction.limits,
+        front_end=front_end,
+        growth=prediction.work.tokens_per_step,
+        max_events=MAX_EVENTS,
+    )
+    return None if run is None or len(run.events) >= MAX_EVENTS else run
+
+
+def _is_paced(run: Run) -> bool:
+    """Tell whether taking in what was sent at once could be what a run without a rate waits for."""
+    if run.traffic.arrivals.any():
+        return False
+    longest = float((run.times[:, 1] - run.times[:, 0]).max())
+    return longest > _NOTICED * run.duration_s
+
+
+def _paced_share(prediction: Prediction, run: Run) -> float:
+    """Return by which power of the front end's time the run takes longer.
+
+    A thousand short requests take as long as the front end needs to hand them over: the engine
+    works all the while, in small batches, and a faster one would not end sooner. Its steps alone do
+    not show that, but a run with a slower front end does.
+    """
+    slower = _recorded(prediction, prediction.front_end.scaled(_SLOWER), traffic=run.traffic)
+    if slower is None:
+        return 0.0
+    power = math.log(run_seconds(slower) / run_seconds(run)) / math.log(_SLOWER)
+    return min(max(power, 0.0), 1.0)
+
+
+def _with_share(schedule: Schedule, rows: NDArray[np.bool_], *, share: float) -> Schedule:
+    """Return the schedule with this share of the rows' time in the front end.
+
+    Where both are slower by one factor the whole run is, so that the rest is the engine's.
+    """
+    engine = schedule.seconds.sum(axis=1)
+    total = engine + schedule.front_end + schedule.idle
+    scale = np.where(rows, (1.0 - share) * total / np.maximum(engine, 1e-30), 1.0)
+    return msgspec.structs.replace(
+        schedule,
+        seconds=schedule.seconds * scale[:, None],
+        front_end=np.where(rows, share * total, schedule.front_end),
+        idle=np.where(rows, 0.0, schedule.idle),
     )
 
 

@@ -33,6 +33,15 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
             [self.latency_s, self.latency_per_token_s, self.service_s, self.service_per_token_s]
         )
 
+    def scaled(self, factor: float) -> "FrontEnd":
+        """Return the same front end, slower by this factor."""
+        return FrontEnd(
+            latency_s=self.latency_s * factor,
+            latency_per_token_s=self.latency_per_token_s * factor,
+            service_s=self.service_s * factor,
+            service_per_token_s=self.service_per_token_s * factor,
+        )
+
 
 NO_FRONT_END = FrontEnd()
 

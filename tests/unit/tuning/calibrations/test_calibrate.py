@@ -9,17 +9,26 @@ import pytest
 from api_schemas.engine import EngineConfig
 from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
-from api_schemas.workload import ClosedLoop, UniformLength, Workload
+from api_schemas.workload import BatchArrivals, ClosedLoop, UniformLength, Workload
 from service.tuning.calibrations.directions import (
     ENGINE,
     FRONT_END,
+    FRONT_END_AT,
+    HYPOTHESES,
     MEMBERSHIP,
     NUM_DIRECTIONS,
+    WHOLE_AT,
     factors_of,
 )
-from service.tuning.calibrations.fit import MeasuredPoint, line_of, residuals
-from service.tuning.calibrations.judge import calibrate
+from service.tuning.calibrations.fit import (
+    MeasuredPoint,
+    calibration_of,
+    line_of,
+    residuals,
+)
+from service.tuning.calibrations.judge import calibrate, weigh
 from service.tuning.calibrations.key import configuration_key
+from service.tuning.calibrations.noise import noise_of
 from service.tuning.calibrations.schedule import Figure, schedule_of
 from service.tuning.calibrations.spread import spread_points
 from service.tuning.engine.defaults import effective_config
@@ -109,6 +118,103 @@ def test_a_schedule_adds_up_to_what_was_simulated(clients: int) -> None:
     assert seconds[0] * 1e3 == pytest.approx(truth.ttft_ms.mean, rel=1e-6)
     assert seconds[1] * 1e3 == pytest.approx(truth.tpot_ms.mean, rel=1e-6)
     assert schedule.tokens / seconds[2] == pytest.approx(truth.output_tokens_per_s, rel=0.01)
+
+
+def _burst(requests: int, *, prompt: int, output: int) -> Workload:
+    return Workload(
+        prompt_tokens=prompt,
+        output_tokens=output,
+        arrivals=BatchArrivals(num_requests=requests),
+    )
+
+
+def _rate_of(workload: Workload, world: Coefficients) -> float:
+    truth = predict_performance(**_situation(), workload=workload, coefficients=world)  # type: ignore[arg-type]
+    return truth.output_tokens_per_s
+
+
+@pytest.mark.parametrize(
+    ("workload", "is_paced"),
+    [(_burst(400, prompt=32, output=4), True), (_burst(8, prompt=64, output=1000), False)],
+)
+@pytest.mark.parametrize("slower", ["front_end", "whole"])
+def test_a_burst_follows_what_it_waits_for(
+    workload: Workload, slower: str, *, is_paced: bool
+) -> None:
+    """A burst of short requests is as slow as the front end that hands them over, others are not.
+
+    What the schedule says of a front end, or of an engine, that is slower by a tenth is what a
+    simulation says.
+    """
+    figure = Figure(metric="output_tokens_per_s", value=_rate_of(workload, bundled_coefficients()))
+    point = MeasuredPoint(
+        id="burst", prediction=_prediction(), traffic=draw_traffic(workload), figures=(figure,)
+    )
+    line = line_of(point, coefficients=bundled_coefficients())
+    assert line is not None
+    moves = np.zeros(NUM_DIRECTIONS)
+    moves[FRONT_END_AT if slower == "front_end" else WHOLE_AT] = math.log(1.1)
+    world = calibration_of(moves, point.prediction.work).applied_to(bundled_coefficients())
+
+    expected = math.log(_rate_of(workload, world) / figure.value)
+
+    assert float(residuals(line, moves)[0]) == pytest.approx(expected, abs=0.015)
+    assert (expected < -0.05) == (is_paced == (slower == "front_end"))
+
+
+def test_a_paced_burst_teaches_the_front_end() -> None:
+    """Where short requests wait for a slow front end, the engine keeps its speed."""
+    world = _world(front_end=2.0, front_end_token=2.0, burst=2.0)
+    points = _points(world, ((1, 256), (32, 1024)))
+    short = _burst(400, prompt=32, output=4)
+    points.append(
+        MeasuredPoint(
+            id="short",
+            prediction=_prediction(),
+            traffic=draw_traffic(short),
+            figures=(Figure(metric="output_tokens_per_s", value=_rate_of(short, world)),),
+        )
+    )
+
+    factors = calibrate(points).calibration.factors
+
+    assert factors["burst"] == pytest.approx(2.0, rel=0.1)
+    assert factors["read"] == pytest.approx(1.0, abs=0.03)
+    assert factors["step"] == pytest.approx(1.0, abs=0.06)
+
+
+def test_explanations_count_as_they_hold() -> None:
+    """What makes left-out loads likely counts most, and the others count with what is left."""
+    lines = [
+        line
+        for point in _points(_world(front_end=1.8, front_end_token=1.8, burst=1.8))[:4]
+        if (line := line_of(point, coefficients=bundled_coefficients())) is not None
+    ]
+
+    weights, left_out = weigh(lines)
+
+    by_name = {h.name: weight for h, weight in zip(HYPOTHESES, weights, strict=True)}
+    assert sum(weights) == pytest.approx(1.0)
+    assert by_name["front_end"] > by_name["engine"]
+    assert set(left_out) == {"ttft", "tpot", "output_tokens_per_s"}
+
+
+def test_single_waits_of_a_burst_mean_less() -> None:
+    """Of requests sent at once TPOT is noisier than throughput, and both than those of a loop."""
+    figures = (Figure(metric="tpot", value=1.0), Figure(metric="output_tokens_per_s", value=1.0))
+    one_wave = Workload(
+        prompt_tokens=64,
+        output_tokens=64,
+        arrivals=ClosedLoop(max_concurrency=16, num_requests=16),
+    )
+    loop, burst, wave = (
+        noise_of(figures, draw_traffic(workload))
+        for workload in (_workload(8, 256), _burst(16, prompt=64, output=64), one_wave)
+    )
+
+    assert (burst > loop).all()
+    assert burst[0] > burst[1]
+    assert (wave == burst).all()
 
 
 @pytest.mark.parametrize(
