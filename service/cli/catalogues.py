@@ -10,11 +10,13 @@ from api_schemas.model import ModelRef
 from service.cli.output import print_rows
 from service.tuning.engine.versions import NEWEST, known_releases
 from service.tuning.errors import UnsupportedArchitecture
-from service.tuning.hardware.catalogue import all_gpus
+from service.tuning.hardware.catalogue import all_gpus, gpu_aliases
 from service.tuning.presets import all_presets
 
 Row = Sequence[Any]
 Rows = Callable[[], Iterable[Row]]
+OtherNames = Callable[[str], tuple[str, ...]]
+"""Other names of what a row is called, which a search finds too."""
 
 
 def _models() -> Iterable[Row]:
@@ -72,17 +74,35 @@ def _billions(parameters: float) -> str:
     return f"{parameters / 1e9:.2f} B"
 
 
-def _holds(row: Row, word: str) -> bool:
-    return any(word in str(cell).casefold() for cell in row if cell)
+def _holds(row: Row, word: str, *, other_names: OtherNames) -> bool:
+    names = (*row, *other_names(str(row[0])))
+    return any(word in str(name).casefold() for name in names if name)
 
 
-def _command(name: str, title: str, columns: Sequence[str], rows: Rows) -> click.Command:
+def _no_other(_: str) -> tuple[str, ...]:
+    return ()
+
+
+def _command(
+    name: str,
+    title: str,
+    columns: Sequence[str],
+    rows: Rows,
+    *,
+    other_names: OtherNames = _no_other,
+) -> click.Command:
     @click.command(name, help=f"List {title}.")
     @click.argument("search", nargs=-1)
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def command(*, search: tuple[str, ...], as_json: bool) -> None:
         words = " ".join(search).casefold().split()
-        found = [row for row in rows() if all(_holds(row, word) for word in words)]
+        found = [
+            row
+            for row in rows()
+            if all(_holds(row, word, other_names=other_names) for word in words)
+        ]
+        if not found:
+            click.echo(f"none has {' and '.join(words)}; without words all are listed", err=True)
         if as_json:
             items = [dict(zip(columns, row, strict=True)) for row in found]
             click.echo(msgspec.json.format(msgspec.json.encode(items)))
@@ -104,6 +124,7 @@ COMMANDS = (
         "the accelerators of the catalogue",
         ("name", "arch", "memory_gib", "bandwidth_gb_s", "compute_capability", "driver_name"),
         _gpus,
+        other_names=gpu_aliases,
     ),
     _command("presets", "the workload presets", ("name", "title", "targets"), _presets),
     _command(

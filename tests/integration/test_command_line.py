@@ -78,6 +78,15 @@ def test_what_does_not_fit_has_a_record_too(request_file: Path) -> None:
     assert "vllm serve" not in done.output
 
 
+def test_gpus_are_found_by_any_of_their_names() -> None:
+    """A cloud's instance leads to its part; where nothing is found that is said beside the table."""
+    cloud = CliRunner().invoke(cli, ["gpus", "p5.48xlarge"])
+    nothing = CliRunner().invoke(cli, ["gpus", "no", "such"])
+
+    assert "H100-SXM5-80GB" in cloud.stdout
+    assert "none has no and such" in nothing.stderr
+
+
 def test_tables_keep_brackets_and_are_wide_in_files(request_file: Path) -> None:
     """A name in brackets is no markup, and a list sent to a file has one line per row."""
     part = {"memory_gib": 80, "bandwidth_gb_s": 2000, "bf16_tflops": 300}
