@@ -79,7 +79,7 @@ def test_what_does_not_fit_has_a_record_too(request_file: Path) -> None:
 
 
 def test_gpus_are_found_by_any_of_their_names() -> None:
-    """A cloud's instance leads to its part; where nothing is found that is said beside the table."""
+    """A cloud's instance leads to its part; that nothing is found is said beside the table."""
     cloud = CliRunner().invoke(cli, ["gpus", "p5.48xlarge"])
     nothing = CliRunner().invoke(cli, ["gpus", "no", "such"])
 
