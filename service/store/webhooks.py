@@ -61,6 +61,14 @@ else
 end
 return 1
 """
+_PUT_OFF = """
+local mine = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if not mine or tonumber(mine) ~= tonumber(ARGV[2]) then
+  return 0
+end
+redis.call('ZADD', KEYS[1], ARGV[3], ARGV[1])
+return 1
+"""
 _REPLAY = """
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return 0
@@ -113,6 +121,7 @@ class WebhookStore:
         self._open = client.register_script(_OPEN)
         self._claim = client.register_script(_CLAIM)
         self._record = client.register_script(_RECORD)
+        self._put_off = client.register_script(_PUT_OFF)
         self._replay = client.register_script(_REPLAY)
 
     def find(self, identifier: str) -> WebhookDelivery | None:
@@ -175,6 +184,15 @@ class WebhookStore:
             for _, found in loaded
             if found is not None
         ]
+
+    def put_off(self, claimed: Claimed, *, until: datetime) -> bool:
+        """Give a claimed delivery back untried, due again later; tell whether the lease held."""
+        with reaching_the_store():
+            kept: Any = self._put_off(
+                keys=[keys.due_webhooks()],
+                args=[claimed.delivery.id, claimed.lease_until_ms, _milliseconds(until)],
+            )
+        return bool(kept)
 
     def record(
         self,

@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 
-from api_schemas.webhook import DeliveryAttempt, DeliveryStatus
+from api_schemas.webhook import DeliveryAttempt, DeliveryOutcome, DeliveryStatus
 from service.identifiers import timestamp
 from service.log import get_logger
 from service.store.client import StoreUnavailable
@@ -18,8 +19,12 @@ from service.webhooks.schedule import pause_after
 from service.webhooks.secrets import read_secret
 from service.webhooks.sending import LIMIT_S, Reach, Reply, post
 
-_AT_ONCE = 8
-"""Messages that one process sends at the same time."""
+_T = TypeVar("_T")
+_AT_ONCE = 64
+"""Messages that one process takes at the same time."""
+_AT_ONCE_TO_HOST = 2
+_PUT_OFF = timedelta(seconds=2 * LIMIT_S)
+"""After so long a receiver that hung is asked again for what it had not been sent."""
 _LEASE = timedelta(seconds=4 * LIMIT_S)
 """After so long another process may try what one had begun."""
 _POLL_S = 0.5
@@ -39,12 +44,14 @@ class Dispatcher:
         reach: Reach,
         now: Callable[[], datetime],
         resolve: Resolve = resolve_host,
+        limit_s: float = LIMIT_S,
     ) -> None:
         self._store = store
         self._secrets_dir = None if secrets_dir is None else Path(secrets_dir)
         self._reach = reach
         self._now = now
         self._resolve = resolve
+        self._limit_s = limit_s
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -62,13 +69,13 @@ class Dispatcher:
     def deliver_due(self) -> int:
         """Try what is due now, some at the same time; return how many were tried.
 
+        Receivers do not wait for each other: one that hangs is given no more for a while.
+
         Raises:
             StoreUnavailable: The store did not answer; what was begun is tried again.
         """
         claimed = self._store.claim(now=self._now(), lease=_LEASE, limit=_AT_ONCE)
-        if claimed:
-            asyncio.run(self._deliver_all(claimed))
-        return len(claimed)
+        return asyncio.run(self._deliver_all(claimed)) if claimed else 0
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -82,13 +89,28 @@ class Dispatcher:
             if not found:
                 self._stopped.wait(_POLL_S)
 
-    async def _deliver_all(self, claimed: list[Claimed]) -> None:
-        outcomes = await asyncio.gather(*map(self._deliver, claimed), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+    async def _deliver_all(self, claimed: list[Claimed]) -> int:
+        by_host: dict[str, list[Claimed]] = {}
+        for item in claimed:
+            by_host.setdefault(_host_of(item.delivery.url), []).append(item)
+        return sum(await _all_done(map(self._deliver_to, by_host.values())))
 
-    async def _deliver(self, claimed: Claimed) -> None:
+    async def _deliver_to(self, claimed: list[Claimed]) -> int:
+        """Deliver to one receiver, a few at a time; once it took too long, put off the rest."""
+        deadline = asyncio.get_running_loop().time() + self._limit_s
+        for start in range(0, len(claimed), _AT_ONCE_TO_HOST):
+            some = claimed[start : start + _AT_ONCE_TO_HOST]
+            outcomes = await _all_done(map(self._deliver, some))
+            rest = claimed[start + len(some) :]
+            is_late = asyncio.get_running_loop().time() > deadline
+            if rest and (is_late or "timed_out" in outcomes):
+                until = self._now() + _PUT_OFF
+                for item in rest:
+                    self._store.put_off(item, until=until)
+                return start + len(some)
+        return len(claimed)
+
+    async def _deliver(self, claimed: Claimed) -> DeliveryOutcome:
         started_at = self._now()
         reply = await self._try(claimed, at=started_at)
         pause = pause_after(
@@ -109,6 +131,7 @@ class Dispatcher:
         self._store.record(
             claimed, attempt, status=_status(reply, next_attempt), next_attempt=next_attempt
         )
+        return reply.outcome
 
     async def _try(self, claimed: Claimed, *, at: datetime) -> Reply:
         delivery = claimed.delivery
@@ -125,7 +148,25 @@ class Dispatcher:
             headers=signed_headers(body, identifier=delivery.id, at=at, secret=secret),
             reach=self._reach,
             resolve=self._resolve,
+            limit_s=self._limit_s,
         )
+
+
+async def _all_done(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """Return what came of all; one that fails is told when the others are done."""
+    found: list[_T] = []
+    for outcome in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+        found.append(outcome)
+    return found
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return url
 
 
 def _status(reply: Reply, next_attempt: datetime | None) -> DeliveryStatus:

@@ -246,6 +246,40 @@ def test_a_receiver_inside_is_refused_when_it_is_named(api: Client) -> None:
     assert api.get("/studies").json()["items"] == []
 
 
+def test_a_receiver_that_hangs_holds_up_nobody_else(
+    *,
+    api: Client,
+    store_client: redis.Redis,
+    receiver: Receiver,
+    secrets: Path,
+    clock: Clock,
+) -> None:
+    """Of many messages to it two are tried, the rest is put off untried; others get theirs."""
+    with receiving() as hanging:
+        hanging.hold.clear()
+        stuck = [_ended(store_client, hanging.url, number=number) for number in range(70)]
+        told = _ended(store_client, receiver.url, number=70)
+        dispatcher = Dispatcher(
+            WebhookStore(store_client, retention=None),
+            secrets_dir=secrets,
+            reach=Reach(networks=networks_of("127.0.0.0/8")),
+            now=clock,
+            limit_s=0.3,
+        )
+
+        first, second = dispatcher.deliver_due(), dispatcher.deliver_due()
+
+        assert (first, second) == (2, 3)
+        assert [headers["webhook-id"] for headers, _ in receiver.received] == [told]
+        tried = {item["id"]: item["attempts"] for item in _log(api, limit=200)}
+        assert sum(bool(tried[identifier]) for identifier in stuck) == 4
+        hanging.hold.set()
+        for _ in range(100):
+            clock.forward(31)
+            dispatcher.deliver_due()
+    assert {item["status"] for item in _log(api, limit=200)} == {"delivered"}
+
+
 def test_without_a_webhook_nothing_is_sent(
     api: Client, store_client: redis.Redis, secrets: Path, clock: Clock
 ) -> None:
