@@ -5,7 +5,7 @@ what is accepted: bounds, patterns, refused unknown fields, required answers.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
 import msgspec
@@ -22,6 +22,7 @@ from service.api import examples
 from service.api.access import required_scope
 from service.api.bodies import encode
 from service.api.describe import JSON, KEY, Answer, Body, Description, Example, Link
+from service.api.documented_headers import HEADER_BOUNDS, HEADERS, PROBLEM_HEADERS
 from service.api.guards import query_parameters
 from service.api.problems import PROBLEM_MEDIA_TYPE
 from service.api.schemas import component_schemas, events_schema, reference
@@ -63,28 +64,6 @@ _TAGS = {
     "proof": "What a real vLLM did with a recommendation, and who can prove one.",
     "system": "Health, metrics and this document.",
 }
-_PROBLEM_HEADERS: Mapping[int, tuple[str, ...]] = {
-    401: ("WWW-Authenticate",),
-    403: ("WWW-Authenticate",),
-    409: ("Retry-After",),
-    429: ("Retry-After", "RateLimit", "RateLimit-Policy"),
-    503: ("Retry-After",),
-}
-_HEADERS: Mapping[str, str] = {
-    "WWW-Authenticate": "How to prove who asks, and what was wrong with it (RFC 6750).",
-    "RateLimit": "What is left of the key's budget, and in how many seconds it is full again.",
-    "RateLimit-Policy": "The key's budget and its window in seconds.",
-    "Idempotency-Key": "A text of the caller's choice, new for every new request: sent again with "
-    "the same body within a day, it gets the first answer again and makes no second record.",
-    "Idempotency-Replayed": "`true` when this is the answer to an earlier request with this key.",
-    "X-Request-Id": "The id of this request: the caller's own when it was well-formed.",
-    "Location": "Address of what was created.",
-    "ETag": "Strong entity tag of the body; send it in If-None-Match.",
-    "Link": "The next page, rel=next (RFC 8288).",
-    "Retry-After": "Seconds to wait before the next try.",
-    "Vary": "The request header that chose this representation.",
-    "If-None-Match": "Entity tags the caller holds; 304 when one is current.",
-}
 
 
 def document(app: Litestar) -> bytes:
@@ -115,7 +94,7 @@ def build_document(app: Litestar) -> Json:
             "responses": {
                 _problem_name(status): _problem_response(status) for status in _statuses()
             },
-            "headers": {name: _header(name) for name in _HEADERS},
+            "headers": {name: _header(name) for name in HEADERS},
             "securitySchemes": {"apiKey": _SECURITY_SCHEME},
         },
     }
@@ -188,8 +167,8 @@ def _parameters(
             "name": name,
             "in": "header",
             "required": False,
-            "description": _HEADERS[name],
-            "schema": {"type": "string"},
+            "description": HEADERS[name],
+            "schema": {"type": "string"} | HEADER_BOUNDS.get(name, {}),
         }
 
 
@@ -305,7 +284,7 @@ def _problem_name(status: int) -> str:
 
 def _problem_response(status: int) -> Json:
     codes = [code for code, kind in PROBLEMS.items() if kind.status == status]
-    headers = ["X-Request-Id", *_PROBLEM_HEADERS.get(status, ())]
+    headers = ["X-Request-Id", *PROBLEM_HEADERS.get(status, ())]
     return {
         "description": "; or ".join(PROBLEMS[code].title for code in codes) + ".",
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
@@ -321,4 +300,4 @@ def _problem_response(status: int) -> Json:
 
 
 def _header(name: str) -> Json:
-    return {"description": _HEADERS[name], "schema": {"type": "string"}}
+    return {"description": HEADERS[name], "schema": {"type": "string"}}

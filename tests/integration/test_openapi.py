@@ -1,5 +1,6 @@
 """The OpenAPI document."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -154,6 +155,15 @@ def test_bounds_and_descriptions_reach_the_document(document: dict[str, Any]) ->
     assert (nodes["minimum"], nodes["maximum"]) == (1, 1024)
     assert schemas["Hardware"]["properties"]["gpu"]["examples"]
     assert schemas["ModelRef"]["properties"]["id"]["pattern"]
+
+
+def test_bounds_of_headers_reach_the_document(document: dict[str, Any]) -> None:
+    """What is refused in a header is said of it."""
+    for name, operation in _operations(document):
+        for parameter in operation.get("parameters", []):
+            if parameter["name"] == "Idempotency-Key":
+                assert parameter["schema"]["maxLength"] == 255, name
+                assert not re.fullmatch(parameter["schema"]["pattern"], "two words"), name
 
 
 def test_the_document_is_the_same_every_time(api: Client) -> None:
