@@ -148,14 +148,15 @@ def _speculative_config(model: ModelRef) -> dict[str, object]:
     return config
 
 
-def at_rate(problem: Problem, requests_per_s: float) -> Problem:
-    """Return the problem at another mean rate of its open loop, and say so."""
+WITHIN_LIMITS = "70 % of what this hardware carries within the limits by a first estimate"
+BEYOND_LIMITS = "a tenth of what this hardware answers at all: no load keeps the limits on it"
+
+
+def at_rate(problem: Problem, requests_per_s: float, *, share: str = WITHIN_LIMITS) -> Problem:
+    """Return the problem at another mean rate of its open loop, and say which share it is."""
     rate = problem.demand.requests_per_s or requests_per_s
     workload = scaled(problem.filled.workload, requests_per_s / rate)
-    sentence = (
-        f"No load was stated: the figures are for {requests_per_s:g} requests/s, 70 % of what this "
-        "hardware carries within the limits by a first estimate."
-    )
+    sentence = f"No load was stated: the figures are for {requests_per_s:g} requests/s, {share}."
     kept = [
         said
         for said in problem.filled.assumptions

@@ -3,7 +3,7 @@
 import msgspec
 
 from service.tuning.search.carried import carried_factor, with_carried_capacity
-from service.tuning.search.problem import Problem, at_rate
+from service.tuning.search.problem import BEYOND_LIMITS, Problem, at_rate
 from service.tuning.search.ranking import merit, ranked
 from service.tuning.search.refining import (
     COST_HEADROOM,
@@ -18,6 +18,7 @@ _WORTH_SETTLING = 1.1
 """The load is looked at again when it is this far above the operating point."""
 DOUBT = 1.5
 """How much more of its capacity by the closed form a rival may confirm than the first does."""
+_IDLE_SHARE = 0.1
 _OPERATING_SHARE = 0.7
 """Of its capacity, where a machine is looked at when no load is stated."""
 
@@ -32,11 +33,19 @@ def settle_load(problem: Problem, trials: list[Trial]) -> tuple[Problem, list[Tr
     if problem.filled.arrivals_given or best is None or best.capacity_factor is None:
         return problem, trials
     if best.capacity_factor <= SLOWEST_FACTOR:
-        return problem, trials
+        settled = _nearly_idle(problem, best)
+        return settled, ranked(settled, [assess(settled, trial.sized) for trial in trials])
     rate = (problem.demand.requests_per_s or 0.0) * best.capacity_factor * _OPERATING_SHARE
     settled = at_rate(problem, float(f"{rate:.2g}"))
     again = [assess(settled, trial.sized) for trial in trials]
     return settled, ranked(settled, again)
+
+
+def _nearly_idle(problem: Problem, best: Trial) -> Problem:
+    """Return the problem at a load whose requests hardly meet: limits are missed without any."""
+    answered = with_capacity(problem, best, targets=()).capacity_factor or 1.0
+    rate = (problem.demand.requests_per_s or 0.0) * answered * _IDLE_SHARE
+    return at_rate(problem, float(f"{rate:.2g}"), share=BEYOND_LIMITS)
 
 
 def settle_by_simulation(problem: Problem, finalists: list[Trial]) -> tuple[Problem, list[Trial]]:
@@ -50,7 +59,12 @@ def settle_by_simulation(problem: Problem, finalists: list[Trial]) -> tuple[Prob
     else:
         shares = [carried_factor(problem, trial) for trial in finalists]
         share = max((one for one in shares if one is not None), default=None)
-    if share is None or share * _OPERATING_SHARE >= 1 / _WORTH_SETTLING:
+    if share is None:
+        settled = _nearly_idle(problem, best)
+        return settled, [
+            confirm(settled, try_out(settled, f.sized, copies=f.copies)) for f in finalists
+        ]
+    if share * _OPERATING_SHARE >= 1 / _WORTH_SETTLING:
         return problem, finalists
     settled = at_rate(problem, float(f"{offered * share * _OPERATING_SHARE:.2g}"))
     again = [with_capacity(settled, try_out(settled, f.sized, copies=f.copies)) for f in finalists]

@@ -310,3 +310,17 @@ def test_files_name_the_model_as_vllm_can_load_it(written: str, meant: str) -> N
     assert f"serve {meant}" in next(f.content for f in advice.files if f.path == "serve.sh")
     is_said = any(f"is taken for {meant}" in said for said in advice.request.assumptions)
     assert is_said is ("/" not in written)
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"])
+def test_without_a_load_a_limit_out_of_reach_is_the_obstacle(model: str) -> None:
+    """Nobody asked for more requests than the CPU answers: its first token is what is too slow."""
+    advice = recommend(TuningRequest(model=ModelRef(id=model), hardware=Hardware(gpu="CPU")))
+
+    assert advice.binding is not None
+    assert advice.binding.constraint == "ttft"
+    (said,) = [one for one in advice.request.assumptions if one.startswith("No load was stated")]
+    assert said.endswith("no load keeps the limits on it.")
+    performance = advice.estimate.performance
+    assert performance is not None
+    assert not performance.saturated
