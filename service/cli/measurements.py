@@ -138,6 +138,9 @@ def _stated(source: str | None, options: Mapping[str, Any]) -> dict[str, Json]:
     return stated
 
 
+_OPTION_OF = {"model": "--model", "hardware": "--gpu", "engine": "--engine-version"}
+
+
 def _object(stated: Mapping[str, Json], name: str) -> dict[str, Json]:
     value = stated.get(name)
     return value if isinstance(value, dict) else {}
@@ -147,9 +150,11 @@ def _request(file: str, stated: Mapping[str, Json], *, reference: str | None) ->
     document = decode(read_document(file), dict[str, Json], source=file)
     is_whole = bool(_FIGURES & document.keys())
     body: dict[str, Json] = {**document, **stated} if is_whole else {**stated, "report": document}
-    missing = [name for name in ("model", "hardware", "engine") if name not in body]
+    missing = [name for name in _OPTION_OF if name not in body]
     if missing:
-        raise refused(f"{file} does not say {' and '.join(missing)}: state it with -f or options")
+        options = " ".join(_OPTION_OF[name] for name in missing)
+        what = " and ".join(missing)
+        raise refused(f"{file} does not say {what}: state it with {options}, or in a file with -f")
     if reference is not None or not is_whole:
         body["reference"] = reference or file
     return decode(msgspec.json.encode(body), MeasurementRequest, source=file)

@@ -119,5 +119,6 @@ def test_what_cannot_be_added_says_why(service: ServiceProcess, tmp_path: Path) 
 
     assert lacking.returncode == broken.returncode == USAGE
     assert "does not say model and hardware and engine" in lacking.stderr
+    assert "state it with --model --gpu --engine-version" in lacking.stderr
     assert "3 requests failed" in broken.stderr
     assert nobody.returncode == UNREACHABLE
