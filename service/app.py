@@ -40,7 +40,7 @@ from service.settings import Settings
 from service.store.api_keys import ApiKeyStore
 from service.store.audit import AuditTrail
 from service.store.budgets import Budgets
-from service.store.client import connect, ping
+from service.store.client import connect, ping, store_time
 from service.store.measurements import MeasurementStore
 from service.store.models import ModelStore
 from service.store.recommendations import RecommendationStore
@@ -80,7 +80,7 @@ def create_app(
             lifespan.append(_embedded_store(settings))
     if settings.warm_up:
         lifespan.append(_warming_up)
-    lifespan += [_delivering(settings, client, now=now), _sweeping(settings, client, now=now)]
+    lifespan += [_delivering(settings, client), _sweeping(settings, client, now=now)]
     context = make_context(settings, client, now=now)
     tracing, guards = _tracing(settings, lifespan)
 
@@ -181,14 +181,14 @@ def _embedded_store(settings: Settings) -> _Lifespan:
     return lifespan
 
 
-def _delivering(
-    settings: Settings, client: redis.Redis, *, now: Callable[[], datetime]
-) -> _Lifespan:
+def _delivering(settings: Settings, client: redis.Redis) -> _Lifespan:
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
         store = WebhookStore(client, retention=_retention(settings))
         folder = settings.webhook_secrets_dir
         reach = reach_of(networks=settings.webhook_networks, redirects=settings.webhook_redirects)
+        # Processes agree on what is due by the store's clock: theirs may differ.
+        now = partial(store_time, client)
         with Dispatcher(store, secrets_dir=folder, reach=reach, now=now):
             yield
 

@@ -19,6 +19,20 @@ from service.log import configure_logging
 from service.settings import Settings, read_settings
 from service.store.client import connect
 
+UNREAD_LIMIT_S = 60.0
+"""A connection ends whose other side has not read what was sent to it for so long."""
+
+
+def give_up_unread(listener: socket.socket, *, limit_s: float = UNREAD_LIMIT_S) -> None:
+    """Let the kernel end connections of a listener whose other side no longer reads.
+
+    An event stream to such a reader would otherwise hold its place for as long as it likes; a wait
+    in the application could not take back what the kernel still holds to be sent.
+    """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        milliseconds = round(1000 * limit_s)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+
 
 def serve_from(
     listener: socket.socket,
@@ -32,6 +46,7 @@ def serve_from(
     Raises:
         InvalidTrust: The file of trusted issuers cannot be used.
     """
+    give_up_unread(listener)
     config = uvicorn.Config(
         create_app(settings, client),
         lifespan="on",

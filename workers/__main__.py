@@ -17,7 +17,7 @@ from service.log import configure_logging, get_logger
 from service.queue import FUNCTION, ticket_queues
 from service.settings import InvalidSettings
 from service.store import workers as registry
-from service.store.client import StoreUnavailable, ping
+from service.store.client import StoreUnavailable, ping, store_time
 from service.store.webhooks import WebhookStore
 from service.sweep import sweep
 from service.webhooks.dispatcher import Dispatcher
@@ -103,7 +103,7 @@ def _dispatcher(client: redis.Redis, settings: WorkerSettings) -> Dispatcher:
         WebhookStore(client, retention=settings.retention),
         secrets_dir=settings.secrets_dir,
         reach=reach_of(networks=settings.webhook_networks, redirects=settings.webhook_redirects),
-        now=lambda: datetime.now(UTC),
+        now=partial(store_time, client),
     )
 
 

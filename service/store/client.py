@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
 
 import redis
 from redis.backoff import ConstantBackoff
@@ -48,6 +50,18 @@ def ping(client: redis.Redis) -> None:
     """
     with reaching_the_store():
         client.ping()
+
+
+def store_time(client: redis.Redis) -> datetime:
+    """Return the store's own time, which is one for all processes, whatever their clocks say.
+
+    Raises:
+        StoreUnavailable: It did not answer.
+    """
+    with reaching_the_store():
+        answer: Any = client.time()
+    seconds, microseconds = answer
+    return datetime.fromtimestamp(int(seconds), tz=UTC).replace(microsecond=int(microseconds))
 
 
 def text(value: object) -> str:
