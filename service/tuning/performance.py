@@ -1,6 +1,7 @@
 """Latency and throughput of a configuration under a workload."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -28,6 +29,7 @@ from service.tuning.latency.coefficients import Coefficients, bundled_coefficien
 from service.tuning.latency.speculation import read_speculation
 from service.tuning.latency.work import StepWork, price_array, step_work
 from service.tuning.lengths import length_figures, max_tokens, mean_tokens
+from service.tuning.limits_kept import is_kept, statistic_name
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.models.spec import ModelSpec
 from service.tuning.played_run import PlayedRun, traffic_of
@@ -253,12 +255,29 @@ class MeanAtRates:
         self._prepared, self._load = prepared, load
         self._loop = OpenLoop(prepared.price, load=load, limits=prepared.limits)
 
-    def at(self, rate: float) -> Performance | None:
-        """Return what `mean_performance` does at this rate of one replica; None when saturated."""
+    def keeps(self, rate: float, targets: Sequence[LatencyTarget]) -> bool:
+        """Return whether one replica keeps up with this rate, and with its limits.
+
+        The latencies are those of `mean_performance`, of which only the limited ones are made.
+        """
         state = self._loop.at(rate)
         if state.is_saturated:
-            return None
-        return _mean_figures(self._prepared, state=state, load=self._load)[0]
+            return False
+        ttft, e2el, tpot = _closed_form_summaries(self._prepared, state=state, load=self._load)
+        for target in targets:
+            match target.metric:
+                case "ttft":
+                    summary = ttft
+                case "e2el":
+                    summary = e2el
+                case "tpot":
+                    summary = tpot
+                case "itl":
+                    summary = _gap_summary(state)
+            seconds: float = getattr(summary, statistic_name(target))
+            if not is_kept(target, seconds * 1e3):
+                return False
+        return True
 
 
 def load_shape(workload: Workload, *, replicas: int) -> LoadShape:

@@ -81,6 +81,8 @@ class _Engine:
         self._kernel = kernel
         self._price = price
         self._batch = np.empty(NUM_BATCH)
+        self._point = np.empty(NUM_POINT)
+        self._open: tuple[float, Floats] | None = None
         self.load, self.limits = load, limits
         self.budget = float(limits.token_budget)
         self.computed_prompt = _computed_prompt(load, limits)
@@ -99,9 +101,10 @@ class _Engine:
 
     def settle_open(self, most: float, *, rate: float) -> _Point:
         """Return the fixed point of an open loop that is served at its rate."""
-        point = np.empty(NUM_POINT)
-        self._kernel.settle_open(self._price, self._batch, self._array(most), rate, point)
-        return _point(point)
+        if self._open is None or self._open[0] != most:
+            self._open = most, self._array(most)
+        self._kernel.settle_open(self._price, self._batch, self._open[1], rate, self._point)
+        return _point(self._point)
 
     def step(self, decodes: float, prefill: float, prompts: float) -> float:
         """Return the time of a step of decoding sequences and `prefill` tokens of `prompts`."""

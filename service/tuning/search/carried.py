@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from api_schemas.slo import LatencyTarget, Slo
-from service.tuning.search.limits_kept import limited_ms
+from service.tuning.limits_kept import limited_ms
 from service.tuning.search.problem import Problem
 from service.tuning.search.share import scaled, share_of
 from service.tuning.search.trial import SLOWEST_FACTOR, Trial, predict, try_out, with_capacity

@@ -3,6 +3,7 @@
 import msgspec
 
 from service.tuning.lengths import max_tokens
+from service.tuning.limits_kept import keeps_latencies
 from service.tuning.search.admission_rule import (
     LARGEST,
     SHARE,
@@ -11,7 +12,6 @@ from service.tuning.search.admission_rule import (
     round_down,
 )
 from service.tuning.search.carried import without_tails
-from service.tuning.search.limits_kept import keeps_latencies
 from service.tuning.search.operating_point import operating_point, steady_targets
 from service.tuning.search.problem import Problem, whole
 from service.tuning.search.ranking import merit, rank_key

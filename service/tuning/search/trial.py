@@ -20,7 +20,6 @@ from service.tuning.performance import (
     prepare,
     simulated_performance,
 )
-from service.tuning.search.limits_kept import keeps_latencies
 from service.tuning.search.memo import Memo, encoded
 from service.tuning.search.problem import Problem
 from service.tuning.search.share import loaded_copies, share_of, slo_of_one
@@ -153,8 +152,7 @@ class _Holds:
         self._targets = targets
 
     def __call__(self, factor: float) -> bool:
-        performance = self._means.at(self._rate * factor)
-        return performance is not None and keeps_latencies(performance, self._targets)
+        return self._means.keeps(self._rate * factor, self._targets)
 
 
 def _around(holds: _Holds, near: float | None) -> tuple[float, float] | None:

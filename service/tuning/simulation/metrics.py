@@ -6,6 +6,8 @@ ends is all tokens over the whole of it, ramp and tail included, as `vllm bench 
 of a service that goes on it is that of the steady part.
 """
 
+import math
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -49,13 +51,21 @@ def request_latencies(run: Run) -> RequestLatencies:
     """Return each request's latencies, from sending on."""
     sent, first, end = run.times[:, 0], run.times[:, 3], run.times[:, 4]
     gaps = run.traffic.outputs - 1
-    with np.errstate(divide="ignore", invalid="ignore"):
-        tpot = np.where(gaps > 0, (end - first) / gaps, np.nan)
+    if gaps.min() > 0:
+        tpot = (end - first) / gaps
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tpot = np.where(gaps > 0, (end - first) / gaps, np.nan)
     return RequestLatencies(ttft=first - sent, tpot=tpot, e2el=end - sent)
 
 
 def summarize(values: Floats, weights: Floats) -> Summary:
     """Return weighted mean and percentiles of the finite values; zeros when there are none."""
+    if len(values) and weights[0] == weights[-1] and (weights == weights[0]).all():
+        ordered = values.copy()
+        ordered.sort()
+        if math.isfinite(ordered[0]) and math.isfinite(ordered[-1]):
+            return _of_equals(ordered)
     kept = np.isfinite(values)
     if not kept.all():
         values, weights = values[kept], weights[kept]
