@@ -39,12 +39,32 @@ def conduct(
     `end` gets a failure when it failed. The folder is gone afterwards.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        work()
-    except Cancelled:
-        end("cancelled", None)
+        _do(run, folder, work=work, end=end)
     except TakenOver as error:
         _log.warning("run_taken_over", reason=str(error))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _do(
+    run: Run,
+    folder: Path,
+    *,
+    work: Callable[[], None],
+    end: Callable[[BadEnd, Failure | None], None],
+) -> None:
+    """Do the work and write a bad end.
+
+    Raises:
+        TakenOver: Another attempt has the record, be it at work or at the end.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        work()
+    except TakenOver:
+        raise
+    except Cancelled:
+        end("cancelled", None)
     except (OutOfTime, JobTimeoutException):
         end("timed_out", None)
     except Failed as error:
@@ -52,8 +72,6 @@ def conduct(
     except Exception as error:  # noqa: BLE001  # the record must say so, whatever it was
         _log.exception("run_broke", id=run.validation.id)
         end("failed", Failure(stage="load", reason=_reason_of(error), log_tail=""))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _reason_of(error: Exception) -> str:

@@ -51,7 +51,8 @@ def run_validation(
     validation = store.find(waiting.identifier)
     if validation is None or is_finished(validation):
         _log.info("validation_skipped", id=waiting.identifier)
-        store.drop_claim(waiting.identifier)
+        if validation is not None:
+            store.drop_claim(validation.id, attempt=validation.attempt)
         return
     with (
         job_span(
@@ -64,7 +65,7 @@ def run_validation(
     ):
         try:
             with limited_to(seconds=job_timeout_s(validation.plan)):
-                folder = settings.work_dir / "validations" / validation.id
+                folder = settings.work_dir / "validations" / f"{validation.id}-{validation.attempt}"
                 conduct(
                     run,
                     folder,

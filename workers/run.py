@@ -69,11 +69,11 @@ class Track(Protocol):
     def cancel_requested(self, identifier: str) -> bool:
         """Tell whether somebody asked to end it."""
 
-    def keep_claim(self, identifier: str, *, owner: str) -> None:
-        """Say that a process works on it."""
+    def keep_claim(self, identifier: str, *, owner: str, attempt: int) -> bool:
+        """Say that a process works on it; False when another attempt does."""
 
-    def drop_claim(self, identifier: str) -> None:
-        """Say that nobody works on it any more."""
+    def drop_claim(self, identifier: str, *, attempt: int) -> None:
+        """Say that nobody works on it any more, unless another attempt does."""
 
 
 class Run:
@@ -100,11 +100,12 @@ class Run:
         self._token = f"{validation.id}-{validation.attempt}"
         self._cancelled = threading.Event()
         self._lost_lease = threading.Event()
+        self._taken_over = threading.Event()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="claim", daemon=True)
 
     def __enter__(self) -> Self:
-        self._store.keep_claim(self.validation.id, owner=self._node)
+        self._claim()
         self._thread.start()
         return self
 
@@ -118,7 +119,7 @@ class Run:
         self._thread.join(timeout=_RENEW_S)
         with contextlib.suppress(StoreUnavailable):
             leases.release(self.client, self._leases, holder=self._token)
-            self._store.drop_claim(self.validation.id)
+            self._store.drop_claim(self.validation.id, attempt=self.validation.attempt)
 
     @property
     def mark(self) -> str:
@@ -136,7 +137,8 @@ class Run:
     @property
     def is_cancelled(self) -> bool:
         """Whether the work must end now, for whichever reason."""
-        return self._cancelled.is_set() or self._lost_lease.is_set()
+        ends = (self._cancelled, self._lost_lease, self._taken_over)
+        return any(end.is_set() for end in ends)
 
     def start_clock(self) -> None:
         """Let the plan's minutes run from now on."""
@@ -149,7 +151,10 @@ class Run:
             Cancelled: Somebody asked to end it.
             OutOfTime: The plan's minutes are over.
             Failed: The lease was lost to somebody else.
+            TakenOver: The run was given to another attempt.
         """
+        if self._taken_over.is_set():
+            raise TakenOver(f"{self.validation.id}: another attempt works on it")
         if self._cancelled.is_set():
             raise Cancelled
         if self._lost_lease.is_set():
@@ -242,7 +247,12 @@ class Run:
         self._store.change(identifier, attempt=attempt, stage="cancelling")
         self._cancelled.set()
 
+    def _claim(self) -> None:
+        attempt = self.validation.attempt
+        if not self._store.keep_claim(self.validation.id, owner=self._node, attempt=attempt):
+            self._taken_over.set()
+
     def _renew(self) -> None:
-        self._store.keep_claim(self.validation.id, owner=self._node)
+        self._claim()
         if self._leases and not leases.acquire(self.client, self._leases, holder=self._token):
             self._lost_lease.set()

@@ -59,7 +59,8 @@ def run_study(
     study = store.find(waiting.identifier)
     if study is None or is_ended(study):
         _log.info("study_skipped", id=waiting.identifier)
-        store.drop_claim(waiting.identifier)
+        if study is not None:
+            store.drop_claim(study.id, attempt=study.attempt)
         return
     track = StudyTrack(store)
     with (
@@ -73,7 +74,7 @@ def run_study(
     ):
         try:
             with limited_to(seconds=timeout_s(max_minutes=study.request.max_minutes)):
-                folder = settings.work_dir / "studies" / study.id
+                folder = settings.work_dir / "studies" / f"{study.id}-{study.attempt}"
                 task = _Work(run=run, track=track, store=store, study=study)
                 conduct(
                     run,

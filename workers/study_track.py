@@ -35,13 +35,13 @@ class StudyTrack:
         """Tell whether somebody asked to end it."""
         return self._store.cancel_requested(identifier)
 
-    def keep_claim(self, identifier: str, *, owner: str) -> None:
-        """Say that a process works on it."""
-        self._store.keep_claim(identifier, owner=owner)
+    def keep_claim(self, identifier: str, *, owner: str, attempt: int) -> bool:
+        """Say that a process works on it; False when another attempt does."""
+        return self._store.keep_claim(identifier, owner=owner, attempt=attempt)
 
-    def drop_claim(self, identifier: str) -> None:
-        """Say that nobody works on it any more."""
-        self._store.drop_claim(identifier)
+    def drop_claim(self, identifier: str, *, attempt: int) -> None:
+        """Say that nobody works on it any more, unless another attempt does."""
+        self._store.drop_claim(identifier, attempt=attempt)
 
 
 def as_validation(study: Study) -> Validation:

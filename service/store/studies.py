@@ -14,7 +14,7 @@ from api_schemas.event import StudyChange
 from api_schemas.study import STUDY_ENDS, Study, StudyTrial
 from api_schemas.validation import Failure
 from service.log import get_logger
-from service.store import keys
+from service.store import claims, keys
 from service.store.client import binary, is_visible, reaching_the_store, text
 from service.store.decoding import UnreadableRecord, decode_record
 from service.store.events import MOST_EVENTS, Event, events_after
@@ -237,16 +237,23 @@ class StudyStore:
         with reaching_the_store():
             return self._client.hget(keys.study(identifier), "cancel") is not None
 
-    def keep_claim(self, identifier: str, *, owner: str) -> None:
-        """Say that a process works on it, until the next call is overdue."""
-        with reaching_the_store():
-            key = keys.study_owner(identifier)
-            self._client.set(key, owner, ex=keys.VALIDATION_OWNER_LIFETIME_S)
+    def keep_claim(self, identifier: str, *, owner: str, attempt: int) -> bool:
+        """Say that a process works on it, until the next call is overdue.
 
-    def drop_claim(self, identifier: str) -> None:
-        """Say that nobody works on it any more."""
-        with reaching_the_store():
-            self._client.delete(keys.study_owner(identifier))
+        False: the run was given to another attempt, which this one must not disturb.
+        """
+        return claims.keep(
+            self._client,
+            record=keys.study(identifier),
+            claim=keys.study_owner(identifier),
+            owner=owner,
+            attempt=attempt,
+        )
+
+    def drop_claim(self, identifier: str, *, attempt: int) -> None:
+        """Say that nobody works on it any more, unless another attempt does."""
+        record, claim = keys.study(identifier), keys.study_owner(identifier)
+        claims.drop(self._client, record=record, claim=claim, attempt=attempt)
 
     def is_claimed(self, identifier: str) -> bool:
         """Tell whether a live process works on it."""

@@ -185,15 +185,30 @@ def test_claims_and_cancel_requests(store: ValidationStore) -> None:
     """A claim is held until it is dropped, and a cancel request stays."""
     store.create(_validation())
     assert not store.is_claimed("v1")
-    store.keep_claim("v1", owner="node")
+    store.keep_claim("v1", owner="node", attempt=1)
     assert store.is_claimed("v1")
-    store.drop_claim("v1")
+    store.drop_claim("v1", attempt=1)
     assert not store.is_claimed("v1")
 
     assert not store.cancel_requested("v1")
     assert store.request_cancel("v1") is True
     assert store.cancel_requested("v1")
     assert store.request_cancel("nothing") is False
+
+
+def test_a_stale_process_cannot_touch_the_claim_of_its_successor(store: ValidationStore) -> None:
+    """Who comes back after the run went to another attempt neither renews nor drops a claim."""
+    store.create(_validation())
+    assert store.keep_claim("v1", owner="first", attempt=1)
+    store.change("v1", attempt=1, to="queued", next_attempt=2)
+    assert store.keep_claim("v1", owner="second", attempt=2)
+
+    assert not store.keep_claim("v1", owner="first", attempt=1)
+    store.drop_claim("v1", attempt=1)
+
+    assert store.is_claimed("v1")
+    assert not store.keep_claim("gone", owner="first", attempt=1)
+    assert not store.is_claimed("gone")
 
 
 def test_retention_is_put_on_every_key(client: redis.Redis) -> None:

@@ -1,6 +1,7 @@
 """Validations whose worker, store or API is killed: nothing is lost, nothing is left."""
 
 import itertools
+import os
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import redis
 
 from service.embedded import EmbeddedStore
 from service.store import keys
+from service.store.validations import ValidationStore
 from service.store.workers import live_nodes, register
 from tests.integration.conftest import Client
 from tests.integration.service_process import ServiceProcess
@@ -148,6 +150,40 @@ def test_a_store_that_restarts_loses_nothing(
         assert record["status"] == "succeeded", record
         assert len(record["load_points"]) == 2
         assert_nothing_left(worker, store_client)
+
+
+def test_a_process_that_comes_back_too_late_disturbs_nobody(
+    api: Client, store_client: redis.Redis, nodes: Nodes, gate: Gate
+) -> None:
+    """Stopped under load until its run was given to another, it ends and leaves that one alone."""
+    with nodes("node-a") as first:
+        until(lambda: live_nodes(store_client), "registration")
+        validation = validate(api, recommend(api, "held-load"), model_path=gate.model_path)
+        reached(api, validation, "measuring")
+        (job,) = _children(first.process.pid)
+        os.kill(job, signal.SIGSTOP)
+        let_claims_run_out(store_client)
+        with nodes("node-b") as second:
+            until(lambda: api.get(validation).json()["attempt"] == 2, "the second attempt")
+            reached(api, validation, "measuring")
+
+            os.kill(job, signal.SIGCONT)
+            until(lambda: "run_taken_over" in first.log, "the end of the first attempt")
+            until(lambda: not first.processes(), "the end of its processes")
+            assert ValidationStore(store_client, retention=None).is_claimed(
+                validation.rpartition("/")[2]
+            )
+            gate.open()
+            record = finished(api, validation)
+            assert_nothing_left(second, store_client)
+
+    assert (record["status"], record["attempt"]) == ("succeeded", 2), record
+    assert record["environment"]["node"] == "node-b"
+    assert len(record["load_points"]) == 2
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_a_job_that_the_queue_lost_is_queued_again(
