@@ -229,7 +229,8 @@ def heal(client: redis.Redis, store: ValidationStore, *, now: datetime) -> list[
     """Give runs whose process was lost back to the queue, or end them; return their ids.
 
     A run is lost when it neither waits nor is claimed; it is claimed in the step in which it stops
-    to wait, so that asking in this order never finds a living one lost.
+    to wait, so that asking in this order never finds a living one lost. One that waits although
+    somebody cancelled it, between two attempts, is ended.
 
     Raises:
         StoreUnavailable: The store did not answer.
@@ -243,7 +244,7 @@ def heal(client: redis.Redis, store: ValidationStore, *, now: datetime) -> list[
         if validation is None:
             continue
         run = store.waiting_run(identifier)
-        if is_waiting(client, run):
+        if is_waiting(client, run) and not store.cancel_requested(identifier):
             queues.add((run.queue, run.devices))
         elif not store.is_claimed(identifier):
             start_again(client, store, validation, now=now)

@@ -90,7 +90,7 @@ def heal_studies(client: redis.Redis, store: StudyStore, *, now: datetime) -> li
         if study is None:
             continue
         run = store.waiting_run(identifier)
-        if is_waiting(client, run):
+        if is_waiting(client, run) and not store.cancel_requested(identifier):
             queues.add((run.queue, run.devices))
         elif not store.is_claimed(identifier):
             go_on(client, store, study, now=now)

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 import redis
+from rq import Queue
+from rq.serializers import JSONSerializer
 
 from api_schemas.study import Choices, Study, StudyRequest
 from api_schemas.validation import Validation, ValidationPlan, Webhook, WhenNoWorker
@@ -15,7 +17,7 @@ from service.store.client import text
 from service.store.decoding import UnreadableRecord
 from service.store.studies import StudyStore
 from service.store.validations import ValidationStore
-from service.store.waiting import is_waiting, take_next
+from service.store.waiting import count_waiting, is_waiting, take_next
 from service.store.workers import forget, register
 from service.unserved import GRACE_S, end_unserved
 
@@ -220,6 +222,49 @@ def test_what_somebody_works_on_is_left_alone_unread(client: redis.Redis) -> Non
 
     assert _sweep(client) == []
     assert store.unfinished() == ["v1"]
+
+
+def test_many_sweeps_at_once_queue_a_lost_run_once(client: redis.Redis) -> None:
+    """The attempt grows by one, and the run waits once, whoever looked first."""
+    store = _add(client, when_no_worker="wait")
+    taken = take_next(client, _QUEUE, owner="n", most_devices=1)
+    assert taken is not None
+    client.delete(keys.validation_owner("v1"))  # what time does to the claim of a dead process
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: heal(client, store, now=_NOW), range(16)))
+
+    validation = store.find("v1")
+    assert validation is not None
+    assert (validation.status, validation.attempt) == ("queued", 2)
+    assert any(found)
+    assert count_waiting(client, _QUEUE, devices=1) == 1
+    assert take_next(client, _QUEUE, owner="n", most_devices=1) is not None
+    assert take_next(client, _QUEUE, owner="n", most_devices=1) is None
+
+
+def test_a_run_that_was_cancelled_between_two_attempts_is_ended(client: redis.Redis) -> None:
+    """The request came while it changed hands: it does not wait for a worker to read it."""
+    store = _add(client, when_no_worker="wait")
+    store.request_cancel("v1")
+
+    assert heal(client, store, now=_NOW) == ["v1"]
+
+    validation = store.find("v1")
+    assert validation is not None
+    assert validation.status == "cancelled"
+    assert take_next(client, _QUEUE, owner="n", most_devices=1) is None
+
+
+def test_a_record_without_a_ticket_gets_one(client: redis.Redis) -> None:
+    """Whoever stored it was killed before the queue knew: records come first."""
+    store = _add(client, when_no_worker="wait")
+    assert Queue(_QUEUE, connection=client, serializer=JSONSerializer).count == 0
+
+    for _ in range(3):
+        heal(client, store, now=_NOW)
+
+    assert Queue(_QUEUE, connection=client, serializer=JSONSerializer).count == 1
 
 
 def test_many_sweeps_at_once_end_a_run_once(client: redis.Redis) -> None:
