@@ -28,8 +28,8 @@ MOST_POINTS = 48
 _ENOUGH = 0.9
 """Largest share of the loss that may be left: an average that leans to the best of four
 explanations is a little better than none by chance alone. With 0.9 instead of 1 the fits that are
-used predict other loads better (median error of throughput 4.8 instead of 5.7 %, of TTFT 8.6
-instead of 9.0 %, by `benchmarks/few_shot.py --folds 5`)."""
+used predict other loads better (median error of throughput 4.8 instead of 5.6 %, of TTFT 8.0
+instead of 8.7 %, by `benchmarks/few_shot.py --folds 5`)."""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from service.tuning.calibrations.schedule import Figure
 from service.tuning.simulation.traffic import Traffic
 
 Floats = NDArray[np.float64]
-_NOISE = {"tpot": 0.05, "ttft": 0.15, "output_tokens_per_s": 0.05}
+_NOISE = {"tpot": 0.05, "ttft": 0.12, "output_tokens_per_s": 0.05}
 _BURST_NOISE = {"tpot": 0.20, "ttft": 0.30, "output_tokens_per_s": 0.10}
 """Of requests that all come at once: in which order they get their turns decides what each of them
 waits for, and hardly how long the whole takes."""
