@@ -1,13 +1,16 @@
 """What each vLLM release knows: settings, their values, and metric names."""
 
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 
 from api_schemas.explanation import Source
 from service.tuning.engine.package_data import read_facts
 from service.tuning.engine.versions import NEWEST, OLDEST, EngineVersion
+
+_KEPT = 1024
+"""Lists of values that are remembered."""
 
 
 class SettingHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +110,7 @@ def _instead(history: SettingHistory, version: EngineVersion) -> str:
     return f"Use {' or '.join(usable)} instead." if usable else ""
 
 
+@lru_cache(maxsize=_KEPT)
 def choices(name: str, version: EngineVersion) -> tuple[str | int, ...] | None:
     """Return the values that release accepts for a setting; None when free or not known.
 

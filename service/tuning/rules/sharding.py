@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -37,6 +38,8 @@ _FINER_FP8_BLOCKS = "0.29.0"
 """From here on the scales of cut experts are repeated over smaller blocks, where such divide a
 rank's share: fused_moe/oracle/fp8.py in 0.29.0, and not yet in 0.28.0."""
 _LEAST_FP8_BLOCK = 32
+_KEPT = 1024
+"""Answers that are remembered: rules and layouts ask for the same few sizes again and again."""
 
 ObstacleKind = Literal[
     "attention_heads",
@@ -56,6 +59,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+@lru_cache(maxsize=_KEPT)
 def find_obstacle(
     spec: ModelSpec,
     *,
