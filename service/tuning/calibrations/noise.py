@@ -1,9 +1,9 @@
 """How far a measured figure may lie from a right model of its configuration.
 
-Standard deviations of the logarithm, rounded between what is left of a fit to all loads of a
-configuration and what is left of loads that a fit has not seen (`benchmarks/few_shot.py`): loops
-0.02 to 0.05 (TPOT), 0.10 to 0.17 (TTFT) and 0.06 to 0.11 (throughput); bursts 0.09 to 0.21 and
-0.08 to 0.14.
+Standard deviations of the logarithm, near what is left of a fit to all loads of a configuration:
+0.02 to 0.05 (TPOT), 0.10 to 0.17 (TTFT) and 0.06 to 0.11 (throughput) in loops, 0.09 to 0.21 and
+0.08 to 0.14 in bursts, where the higher figures are those of loads that a fit has not seen. Of
+neighbouring values those stand here that predict such loads best (`benchmarks/few_shot.py`).
 """
 
 import numpy as np
