@@ -26,15 +26,16 @@ from scipy import sparse
 
 from service.tuning.errors import TuningError
 from service.tuning.latency import price
-from service.tuning.latency.coefficients import PRIOR_COEFFICIENTS, Coefficients
+from service.tuning.latency.coefficients import Coefficients, bundled_coefficients
 from service.tuning.latency.priors import prior_of
+from service.tuning.latency.work import StepWork
 from service.tuning.performance import predict_performance
 from service.tuning.simulation.kernel import step_shares
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-NOISE = {"tpot_ms": 0.06, "ttft_ms": 0.20, "output_tokens_per_s": 0.07}
-GROUP_WIDTH = {"tpot_ms": 0.07, "ttft_ms": 0.12, "output_tokens_per_s": 0.08}
+NOISE = {"tpot_ms": 0.08, "ttft_ms": 0.20, "output_tokens_per_s": 0.06}
+GROUP_WIDTH = {"tpot_ms": 0.09, "ttft_ms": 0.12, "output_tokens_per_s": 0.04}
 STUDENT = 4.0
 GROUP_STUDENT = 4.0
 SPECIFIC_SCALE = 0.5
@@ -133,10 +134,10 @@ class Problem:
         self.prior = np.log([prior_of(n).value for n in names])
         self.width = np.array([_width(n) for n in names])
         self.is_nuisance = np.array([n[:5] in NUISANCE_WIDTHS for n in names])
-        self.front_uses = np.zeros((len(self.cases), 3, len(names)))
+        self.front_uses = np.zeros((len(self.cases), 4, len(names)))
         for number, case in enumerate(self.cases):
             work = case.prepared.work
-            for kind, factors in enumerate((work.front_end, work.front_end_token, work.burst)):
+            for kind, factors in enumerate(_front_factors(work)):
                 for factor in (*factors, _nuisances(case)[1]):
                     self.front_uses[number, kind, index[factor]] += 1
         self.shape = np.stack([c.prepared.price for c in self.cases])
@@ -268,16 +269,26 @@ def _factors(case: Case) -> Iterator[str]:
     work = case.prepared.work
     for term in work.terms:
         yield from term.factors
-    yield from (*work.front_end, *work.front_end_token, *work.burst)
+    for factors in _front_factors(work):
+        yield from factors
+
+
+def _front_factors(work: StepWork) -> tuple[tuple[str, ...], ...]:
+    """Return the factors of each front-end constant, in the order of a schedule's constants."""
+    return work.front_end, work.front_end_token, work.burst, work.start
 
 
 def fit_all(cases: list[Case], relinearize: int = 3) -> tuple["Problem", Floats]:
-    """Return the fitted problem: schedules are simulated anew at each round's coefficients."""
-    coefficients, x = PRIOR_COEFFICIENTS, None
+    """Return the fitted problem: schedules are simulated anew at each round's coefficients.
+
+    The fit goes on from the coefficients that ship, where they have a factor; else from its prior.
+    """
+    coefficients, x = bundled_coefficients(), None
     for _ in range(relinearize):
         problem = Problem(cases, coefficients)
         if x is None:
-            x = np.zeros(len(problem.names))
+            at = [coefficients.factors.get(name, prior_of(name).value) for name in problem.names]
+            x = np.log(at) - problem.prior
         problem.x0 = x.copy()
         x = problem.fit(x, np.ones(len(problem.cases), dtype=bool))
         coefficients = problem.coefficients(x, "fit")

@@ -173,7 +173,8 @@ class Schedule(msgspec.Struct):
     weights: Floats
     """One row per target, seconds of the metric per second of the event."""
     constants: Floats
-    """One row per target: seconds of front-end latency, of latency per token, of service."""
+    """One row per target: seconds of front-end latency, of latency per token, of service, of the
+    start."""
     tokens: float
     """Output tokens of the whole run, all replicas."""
 
@@ -197,7 +198,9 @@ def schedule_of(case: Case, coefficients: Coefficients) -> Schedule | None:
     weights, constants = [], []
     for target in case.targets:
         weight, constant = _weights(run, target, spans=spans, front=front)
-        constant = constant + np.array([float((weight * spans)[is_idle].sum()), 0.0, 0.0])
+        idle = float((weight * spans)[is_idle].sum())
+        begun = min(front.start_s, idle) if target.metric == "output_tokens_per_s" else 0.0
+        constant = constant + np.array([idle - begun, 0.0, 0.0, begun])
         weights.append(np.where(is_idle, 0.0, weight))
         constants.append(constant)
     events = np.concatenate([run.events[:, :1], run.events[:, 3:]], axis=1)
@@ -217,9 +220,9 @@ def spans_of(run: Run) -> Floats:
 
 def _weights(run: Run, target: Target, *, spans: Floats, front: FrontEnd) -> tuple[Floats, Floats]:
     if target.metric == "output_tokens_per_s":
-        return _duration_weights(run, spans), np.zeros(3)
+        return _duration_weights(run, spans), np.zeros(4)
     if target.metric == "tpot_ms":
-        return _tpot_weights(run, target, len(spans)), np.zeros(3)
+        return _tpot_weights(run, target, len(spans)), np.zeros(4)
     return _ttft_weights(run, target, spans=spans, front=front)
 
 
@@ -272,11 +275,12 @@ def _ttft_weights(
     ends = run.events[under_way, 2]
     rest = np.clip(ends - run.times[:, 1], 0.0, None)
     np.add.at(weight, under_way, weights * rest / np.maximum(spans[under_way], 1e-12))
-    latency = float((weights * front.latency_s).sum())
-    per_token = float((weights * front.latency_per_token_s * run.traffic.prompts).sum())
+    per_token = front.latency_per_token_s * run.traffic.prompts
+    is_first = (run.times[:, 0] == 0.0) & (run.traffic.offered_requests_per_s is None)
+    start = np.where(is_first, np.maximum(front.start_s - front.latency_s - per_token, 0.0), 0.0)
     taken = run.times[:, 1] - run.times[:, 0]
-    service = float((weights * taken).sum()) - latency - per_token
-    return weight, np.array([latency, per_token, max(service, 0.0)])
+    parts = [front.latency_s, per_token, taken - front.latency_s - per_token - start, start]
+    return weight, np.array([max(float((weights * part).sum()), 0.0) for part in parts])
 
 
 def is_batch(case: Case) -> bool:

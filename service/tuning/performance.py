@@ -215,6 +215,7 @@ def front_end_of(work: StepWork, factors: Coefficients) -> FrontEnd:
         latency_per_token_s=factors.product(work.front_end_token),
         service_s=service,
         service_per_token_s=service / _SERVICE_PROMPT_TOKENS,
+        start_s=factors.product(work.start),
     )
 
 
@@ -261,7 +262,7 @@ class MeanAtRates:
         The latencies are those of `mean_performance`, of which only the limited ones are made.
         """
         state = self._loop.at(rate)
-        if state.is_saturated:
+        if state.is_saturated or not _takes_in(self._prepared.front_end, self._load, rate=rate):
             return False
         ttft, e2el, tpot = _closed_form_summaries(self._prepared, state=state, load=self._load)
         for target in targets:
@@ -414,7 +415,14 @@ def _is_saturated(prepared: Prediction, *, run: Run, workload: Workload) -> bool
     if served > _KEEPS_UP * run.traffic.offered_requests_per_s:
         return False
     load = load_shape(workload, replicas=prepared.replicas)
+    if not _takes_in(prepared.front_end, load, rate=load.requests_per_s or 0.0):
+        return True
     return steady_state(prepared.price, load=load, limits=prepared.limits).is_saturated
+
+
+def _takes_in(front: FrontEnd, load: LoadShape, *, rate: float) -> bool:
+    """Return whether the API server of one replica can hand on so many requests per second."""
+    return rate * (front.service_s + front.service_per_token_s * load.prompt_tokens) < 1.0
 
 
 def _share_within(latencies: RequestLatencies, *, slo: Slo | None, weights: Floats) -> float:
@@ -452,6 +460,7 @@ def _mean_figures(
     held = load.prompt_tokens + load.output_tokens / 2
     each = prepared.limits.decoding_blocks_of(math.ceil(held))
     usage = state.running * each / prepared.limits.num_blocks
+    takes_in = _takes_in(prepared.front_end, load, rate=load.requests_per_s or 0.0)
     performance = Performance(
         ttft_ms=_milliseconds(ttft),
         tpot_ms=_milliseconds(tpot),
@@ -465,7 +474,7 @@ def _mean_figures(
         kv_cache_usage=min(usage, 1.0),
         running_requests=state.running * prepared.replicas,
         waiting_requests=state.waiting * prepared.replicas,
-        saturated=state.is_saturated,
+        saturated=state.is_saturated or not takes_in,
         band={},
     )
     predicted = Predicted(
@@ -492,7 +501,8 @@ def _closed_form_summaries(
     service = front.service_s + front.service_per_token_s * load.prompt_tokens
     clients = load.concurrency or 1.0
     is_loop = load.concurrency is not None and load.requests > clients
-    burst = service * clients**2 / (2 * load.requests) if is_loop else 0.0
+    first_s = front.start_s + service * clients / 2
+    burst = first_s * clients / load.requests if is_loop else 0.0
     growth = prepared.work.tokens_per_step
     tpot_s = state.tpot_s / growth
     median = state.ttft_p50_s + added

@@ -155,16 +155,18 @@ def _learn(api: Client, name: str, rows: Sequence[Row]) -> Iterator[Asked]:
     chosen = _spread(rows)
     others = [row for index, row in enumerate(rows) if index not in chosen]
     before = [_ask(api, row) for row in others]
-    for index in chosen:
-        answer = api.post("/measurements", json=_measurement(rows[index]))
-        assert answer.status_code == 201, answer.text
-    (calibration,) = answer.json()["calibrations"]
+    posted = [api.post("/measurements", json=_measurement(rows[index])) for index in chosen]
+    assert all(answer.status_code == 201 for answer in posted), posted[-1].text
+    (calibration,) = posted[-1].json()["calibrations"]
     for row, unlearned in zip(others, before, strict=True):
         learned = _ask(api, row)
         for metric, (error, _, _) in unlearned.items():
             after, is_covered, band = learned[metric]
             is_used = calibration["status"] == "used"
             yield Asked(name, metric, error, after, is_covered, band, is_used)
+    for answer in posted:
+        for measurement in answer.json()["items"]:
+            assert api.delete(f"/measurements/{measurement['id']}").status_code == 204
 
 
 @pytest.fixture(scope="module")

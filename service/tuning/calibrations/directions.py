@@ -78,7 +78,7 @@ ENGINE = (
     Direction(name="sequences", components=(price.ROW,), factors=("row",), spread=0.50),
     Direction(name="launches", components=(price.LAUNCH,), factors=("launch",), spread=0.68),
 )
-FRONT_END = ("front_end", "front_end_token", "burst")
+FRONT_END = ("front_end", "front_end_token", "burst", "start")
 FRONT_END_SPREAD = 0.60
 """Of the API server's time: tokeniser, host and client differ more than engines do."""
 WHOLE_SPREAD = 0.20

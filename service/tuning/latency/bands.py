@@ -119,8 +119,9 @@ def performance_band(
 ) -> dict[str, list[float]]:
     """Return the 80 % bands of a prediction, by `<metric>_<statistic>`.
 
-    The band of the median TTFT reaches from the lower of median and mean to the higher: published
-    figures often do not say which they are, and in a closed loop the mean holds the first burst.
+    The bands of the median and the mean TTFT reach from the lower of the two to the higher:
+    published figures often do not say which they are, and in a closed loop the mean holds the
+    first burst. After a calibration, whose points say it, that of the mean lies around the mean.
     """
     factors = {
         metric: _factors(metric, regime=regime, calibration=calibration)
@@ -133,13 +134,23 @@ def performance_band(
         ("itl_ms", predicted.itl, "tpot"),
     ):
         bands |= _summary_bands(name, summary, factors[metric])
-    bands |= _end_to_end_bands(predicted, bands)
     low, high = sorted((predicted.ttft.p50, predicted.ttft.mean))
     bands["ttft_ms_p50"] = _between(low * 1e3, high * 1e3, factors["ttft"])
+    bands["ttft_ms_mean"] = _mean_ttft_band(predicted.ttft, regime, calibration)
+    bands |= _end_to_end_bands(predicted, bands)
     for name in ("output_tokens_per_s", "requests_per_s"):
         value = float(getattr(predicted, name))
         bands[name] = _between(value, value, factors["output_tokens_per_s"])
     return bands
+
+
+def _mean_ttft_band(ttft: Summary, regime: Regime, calibration: Calibration | None) -> list[float]:
+    low, high = sorted((ttft.p50, ttft.mean))
+    below, above = log_factors("ttft", regime)
+    if calibration is None or low <= 0:
+        return _between(low * 1e3, high * 1e3, (below, above))
+    reach = (below - math.log(ttft.mean / low), above + math.log(high / ttft.mean))
+    return _between(ttft.mean * 1e3, ttft.mean * 1e3, calibration.narrowed("ttft", reach))
 
 
 def _summary_bands(name: str, summary: Summary, factors: LogFactors) -> dict[str, list[float]]:

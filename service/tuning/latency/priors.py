@@ -69,6 +69,7 @@ _PRIORS = {
     "front_end": Prior(27e-3, 0.4),
     "front_end_token": Prior(3.8e-6, 0.4),
     "burst": Prior(5e-3, 0.1),
+    "start": Prior(0.1, 0.5),
     # eras of the engine
     "overhead.v0": Prior(2.0, 0.12),
     "row.v0": Prior(2.2, 0.3),
@@ -89,6 +90,8 @@ _PRIORS = {
     "layer.": Prior(1.0, 0.105),
     "link_latency.": Prior(1.0, 0.14),
     "front_end.": Prior(1.0, 0.21),
+    # hosts differ by much more than GPUs, and come with a generation
+    "burst.": Prior(1.0, 1.0),
     "overhead.": Prior(1.0, 0.105),
     "row.": Prior(1.0, 0.21),
     "launch.": Prior(1.0, 0.175),

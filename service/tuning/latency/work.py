@@ -56,6 +56,9 @@ class StepWork(msgspec.Struct, frozen=True, kw_only=True):
     """Factors of the constant that the front end adds to TTFT, seconds."""
     front_end_token: tuple[str, ...]
     burst: tuple[str, ...]
+    """Factors of what taking in one request holds up the next, seconds."""
+    start: tuple[str, ...]
+    """Factors of what the requests that a run begins with wait for, seconds."""
     classes: tuple[str, ...]
     """Generation, era, number formats, attention kinds: what a fit must have seen."""
     hardware: str
@@ -114,7 +117,8 @@ def step_work(
         tokens_per_step=1.0 + accepted,
         front_end=("front_end", f"front_end.{place.era}"),
         front_end_token=("front_end_token", f"front_end.{place.era}"),
-        burst=("burst", f"front_end.{place.era}"),
+        burst=place.burst(),
+        start=("start",),
         classes=place.classes(),
         hardware=f"{place.generation}.{node.gpu.gpu_class}",
         configuration=place.configuration(),
@@ -184,6 +188,11 @@ class _Place:
             or (self.config.decode_context_parallel_size or 1) > 1
             or ranks > self.node.gpus_per_node
         )
+
+    def burst(self) -> tuple[str, ...]:
+        """Return the factors of taking in one request: hosts differ, and ranks must be told."""
+        names = ("burst", f"burst@{self.generation}", f"front_end.{self.era}")
+        return (*names, "burst.group") if self.tensor * self.pipeline > 1 else names
 
     def _matrix(self, operator: Operator) -> Iterator[Term]:
         read, token = _PAIRS[operator.part]

@@ -184,6 +184,8 @@ def send_first(  # noqa: PLR0917 - compiled code takes no keywords
     """Send the requests that wait for no answer: one per client, or all at their time."""
     number, clients = table.shape[0], limits[CLIENTS]
     counters[ISSUED] = min(clients, number) if clients > 0 else number
+    if clients > 0 or arrivals[number - 1] == 0.0:
+        flow[TAKEN_IN] = front[4]
     for r in range(counters[ISSUED]):
         send(table, times, r, 0.0 if clients > 0 else arrivals[r], front, flow)
 

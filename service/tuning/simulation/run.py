@@ -19,18 +19,26 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
     """What the API server does before the engine has a request, seconds.
 
     `latency_s` passes for all requests at once; `service_s` is spent on one after the other, so
-    that requests sent together reach the engine apart.
+    that requests sent together reach the engine apart. Those that a run begins with wait for
+    `start_s` before the first of them is taken in.
     """
 
     latency_s: float = 0.0
     latency_per_token_s: float = 0.0
     service_s: float = 0.0
     service_per_token_s: float = 0.0
+    start_s: float = 0.0
 
     def as_array(self) -> Floats:
         """Return the numbers in the kernel's order."""
         return np.array(
-            [self.latency_s, self.latency_per_token_s, self.service_s, self.service_per_token_s]
+            [
+                self.latency_s,
+                self.latency_per_token_s,
+                self.service_s,
+                self.service_per_token_s,
+                self.start_s,
+            ]
         )
 
     def scaled(self, factor: float) -> "FrontEnd":
@@ -40,6 +48,7 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
             latency_per_token_s=self.latency_per_token_s * factor,
             service_s=self.service_s * factor,
             service_per_token_s=self.service_per_token_s * factor,
+            start_s=self.start_s * factor,
         )
 
 

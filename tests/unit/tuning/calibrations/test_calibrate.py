@@ -221,7 +221,7 @@ def test_single_waits_of_a_burst_mean_less() -> None:
     "world",
     [
         {"read": 1.2},
-        {"front_end": 1.8},
+        dict.fromkeys(FRONT_END, 1.8),
         {"layer": 2.0, "step": 2.0},
         {"read": 0.9, "compute": 1.3, "context": 1.2},
     ],
