@@ -28,7 +28,6 @@ from service.tuning.errors import TuningError
 from service.tuning.latency import price
 from service.tuning.latency.coefficients import Coefficients, bundled_coefficients
 from service.tuning.latency.priors import prior_of
-from service.tuning.latency.work import StepWork
 from service.tuning.performance import predict_performance
 from service.tuning.simulation.kernel import step_shares
 
@@ -38,7 +37,7 @@ NOISE = {"tpot_ms": 0.08, "ttft_ms": 0.20, "output_tokens_per_s": 0.06}
 GROUP_WIDTH = {"tpot_ms": 0.09, "ttft_ms": 0.12, "output_tokens_per_s": 0.04}
 STUDENT = 4.0
 GROUP_STUDENT = 4.0
-SPECIFIC_SCALE = 0.5
+SPECIFIC_SCALE = 0.4
 """Share of its prior width that a factor of a class keeps: chosen, like the widths of the
 harnesses, for the smallest errors on groups left out."""
 _LONGEST_STEP, _SETTLED, _WEIGHT_ROUNDS = 0.5, 2e-3, 12
@@ -136,8 +135,7 @@ class Problem:
         self.is_nuisance = np.array([n[:5] in NUISANCE_WIDTHS for n in names])
         self.front_uses = np.zeros((len(self.cases), 4, len(names)))
         for number, case in enumerate(self.cases):
-            work = case.prepared.work
-            for kind, factors in enumerate(_front_factors(work)):
+            for kind, factors in enumerate(_front_factors(case)):
                 for factor in (*factors, _nuisances(case)[1]):
                     self.front_uses[number, kind, index[factor]] += 1
         self.shape = np.stack([c.prepared.price for c in self.cases])
@@ -269,13 +267,16 @@ def _factors(case: Case) -> Iterator[str]:
     work = case.prepared.work
     for term in work.terms:
         yield from term.factors
-    for factors in _front_factors(work):
+    for factors in _front_factors(case):
         yield from factors
 
 
-def _front_factors(work: StepWork) -> tuple[tuple[str, ...], ...]:
+def _front_factors(case: Case) -> tuple[tuple[str, ...], ...]:
     """Return the factors of each front-end constant, in the order of a schedule's constants."""
-    return work.front_end, work.front_end_token, work.burst, work.start
+    work = case.prepared.work
+    is_open = case.traffic.offered_requests_per_s is not None
+    burst = work.open_burst if is_open else work.burst
+    return work.front_end, work.front_end_token, burst, work.start
 
 
 def fit_all(cases: list[Case], relinearize: int = 3) -> tuple["Problem", Floats]:

@@ -216,6 +216,7 @@ def front_end_of(work: StepWork, factors: Coefficients) -> FrontEnd:
         service_s=service,
         service_per_token_s=service / _SERVICE_PROMPT_TOKENS,
         start_s=factors.product(work.start),
+        open_share=factors.product(work.open_burst) / service,
     )
 
 
@@ -262,7 +263,7 @@ class MeanAtRates:
         The latencies are those of `mean_performance`, of which only the limited ones are made.
         """
         state = self._loop.at(rate)
-        if state.is_saturated or not _takes_in(self._prepared.front_end, self._load, rate=rate):
+        if state.is_saturated or not _takes_in(self._prepared, self._load, rate=rate):
             return False
         ttft, e2el, tpot = _closed_form_summaries(self._prepared, state=state, load=self._load)
         for target in targets:
@@ -415,14 +416,14 @@ def _is_saturated(prepared: Prediction, *, run: Run, workload: Workload) -> bool
     if served > _KEEPS_UP * run.traffic.offered_requests_per_s:
         return False
     load = load_shape(workload, replicas=prepared.replicas)
-    if not _takes_in(prepared.front_end, load, rate=load.requests_per_s or 0.0):
+    if not _takes_in(prepared, load, rate=load.requests_per_s or 0.0):
         return True
     return steady_state(prepared.price, load=load, limits=prepared.limits).is_saturated
 
 
-def _takes_in(front: FrontEnd, load: LoadShape, *, rate: float) -> bool:
+def _takes_in(prepared: Prediction, load: LoadShape, *, rate: float) -> bool:
     """Return whether the API server of one replica can hand on so many requests per second."""
-    return rate * (front.service_s + front.service_per_token_s * load.prompt_tokens) < 1.0
+    return rate < prepared.front_end.highest_rate(load.prompt_tokens)
 
 
 def _share_within(latencies: RequestLatencies, *, slo: Slo | None, weights: Floats) -> float:
@@ -460,7 +461,7 @@ def _mean_figures(
     held = load.prompt_tokens + load.output_tokens / 2
     each = prepared.limits.decoding_blocks_of(math.ceil(held))
     usage = state.running * each / prepared.limits.num_blocks
-    takes_in = _takes_in(prepared.front_end, load, rate=load.requests_per_s or 0.0)
+    takes_in = _takes_in(prepared, load, rate=load.requests_per_s or 0.0)
     performance = Performance(
         ttft_ms=_milliseconds(ttft),
         tpot_ms=_milliseconds(tpot),

@@ -57,6 +57,8 @@ class StepWork(msgspec.Struct, frozen=True, kw_only=True):
     front_end_token: tuple[str, ...]
     burst: tuple[str, ...]
     """Factors of what taking in one request holds up the next, seconds."""
+    open_burst: tuple[str, ...]
+    """The same where requests come at times of their own."""
     start: tuple[str, ...]
     """Factors of what the requests that a run begins with wait for, seconds."""
     classes: tuple[str, ...]
@@ -118,6 +120,7 @@ def step_work(
         front_end=("front_end", f"front_end.{place.era}"),
         front_end_token=("front_end_token", f"front_end.{place.era}"),
         burst=place.burst(),
+        open_burst=("burst", f"front_end.{place.era}"),
         start=("start",),
         classes=place.classes(),
         hardware=f"{place.generation}.{node.gpu.gpu_class}",

@@ -28,18 +28,27 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
     service_s: float = 0.0
     service_per_token_s: float = 0.0
     start_s: float = 0.0
+    open_share: float = 1.0
+    """Share of the service that a request takes which comes at a time of its own, in an open loop:
+    what loops and bursts show beyond it is no proof of how many requests a second a host takes."""
 
-    def as_array(self) -> Floats:
+    def as_array(self, *, is_open: bool) -> Floats:
         """Return the numbers in the kernel's order."""
+        share = self.open_share if is_open else 1.0
         return np.array(
             [
                 self.latency_s,
                 self.latency_per_token_s,
-                self.service_s,
-                self.service_per_token_s,
+                self.service_s * share,
+                self.service_per_token_s * share,
                 self.start_s,
             ]
         )
+
+    def highest_rate(self, prompt_tokens: float) -> float:
+        """Return the requests per second of an open loop that are handed on in time."""
+        service_s = self.service_s + self.service_per_token_s * prompt_tokens
+        return 1.0 / max(self.open_share * service_s, 1e-12)
 
     def scaled(self, factor: float) -> "FrontEnd":
         """Return the same front end, slower by this factor."""
@@ -49,6 +58,7 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
             service_s=self.service_s * factor,
             service_per_token_s=self.service_per_token_s * factor,
             start_s=self.start_s * factor,
+            open_share=self.open_share,
         )
 
 
@@ -107,9 +117,10 @@ def run_scheduler(
     record = np.zeros((max_events, 3 + NUM_BATCH))
     late = latency_bounds(limited_by, number=len(table), growth=growth)
     groups = limits.group_array()
+    is_open = traffic.offered_requests_per_s is not None
     events = simulate(
         (price, limits.as_array(concurrency=traffic.concurrency), groups, growth),
-        (table, lists, times, traffic.arrivals, front_end.as_array()),
+        (table, lists, times, traffic.arrivals, front_end.as_array(is_open=is_open)),
         (gaps, totals, record, late),
         _scratch(groups),
     )
