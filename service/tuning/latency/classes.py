@@ -25,6 +25,12 @@ def era_of(version: EngineVersion) -> str:
     return next((name for since, name in _ERAS if version.since(since)), "v0")
 
 
+def eras_until(version: EngineVersion) -> tuple[str, ...]:
+    """Return the eras whose changes a release holds, oldest first; v0 stands alone."""
+    found = tuple(name for since, name in reversed(_ERAS) if version.since(since))
+    return found or ("v0",)
+
+
 def generation_of(gpu: Gpu) -> str:
     """Return the generation that shares kernels and memory: HBM and GDDR parts are apart."""
     arch = gpu.arch.lower().split()[0] if gpu.arch else "unknown"

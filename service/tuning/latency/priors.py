@@ -70,7 +70,7 @@ _PRIORS = {
     "front_end_token": Prior(3.8e-6, 0.4),
     "burst": Prior(5e-3, 0.1),
     "start": Prior(0.1, 0.5),
-    # eras of the engine
+    # eras of the engine: what each changed over the one before, so that new releases keep it
     "overhead.v0": Prior(2.0, 0.12),
     "row.v0": Prior(2.2, 0.3),
     "overhead.0.8": Prior(1.0, 0.05),

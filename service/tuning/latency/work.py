@@ -17,7 +17,7 @@ from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Gpu, Node
 from service.tuning.latency import price
 from service.tuning.latency.attention_work import AttentionPlace, attention_terms, longest_reach
-from service.tuning.latency.classes import era_of, generation_of
+from service.tuning.latency.classes import era_of, eras_until, generation_of
 from service.tuning.latency.coefficients import Coefficients
 from service.tuning.latency.collectives import Communication, communication_terms
 from service.tuning.latency.matrices import Matrices, Operator, rank_matrices
@@ -141,6 +141,7 @@ class _Place:
         self.data = max(config.data_parallel_size or 1, 1)
         self.expert_data_parallel = self.data if spec.is_moe else 1
         self.version, self.era = version, era_of(version)
+        self.eras = eras_until(version)
         self.generation = generation_of(node.gpu)
         self.bandwidth = node.gpu.bandwidth_gb_s * 1e9
         self.flops_16bit = max(node.gpu.dense_16bit_tflops, 1e-3) * 1e12
@@ -196,6 +197,10 @@ class _Place:
         """Return the factors of taking in one request: hosts differ, and ranks must be told."""
         names = ("burst", f"burst@{self.generation}", f"front_end.{self.era}")
         return (*names, "burst.group") if self.tensor * self.pipeline > 1 else names
+
+    def _of_eras(self, family: str) -> tuple[str, ...]:
+        """Return the factors of what each era changed, up to this release."""
+        return tuple(f"{family}.{era}" for era in self.eras)
 
     def _matrix(self, operator: Operator) -> Iterator[Term]:
         read, token = _PAIRS[operator.part]
@@ -262,7 +267,7 @@ class _Place:
 
     def _fixed(self, *, draft_layers: float) -> Iterator[Term]:
         """Launches, norms, sampling and scheduling: counts whose seconds are fitted."""
-        overhead = (f"overhead.{self.era}", f"overhead@{self.generation}")
+        overhead = (*self._of_eras("overhead"), f"overhead@{self.generation}")
         for group in self.spec.layers:
             kind = type(group.mixer).__name__ if group.mixer else "none"
             count = group.count / self.pipeline
@@ -271,7 +276,7 @@ class _Place:
                 "launch",
                 f"launch.{kind}",
                 f"launch@{self.generation}",
-                f"launch.{self.era}",
+                *self._of_eras("launch"),
             )
             if self.config.enforce_eager:
                 launch = (*launch, "launch.eager")
@@ -281,12 +286,12 @@ class _Place:
         expert_layers = _expert_layers(self.spec) / self.pipeline
         if expert_layers:
             scheme = self._expert_scheme()
-            era = f"expert_layer.{self.era}"
-            names = ("expert_layer", f"expert_layer.{scheme}", era, *overhead)
+            eras = self._of_eras("expert_layer")
+            names = ("expert_layer", f"expert_layer.{scheme}", *eras, *overhead)
             yield Term(price.EXPERT_LAYER, expert_layers, names)
         host = ("host.async",) if self.config.async_scheduling else ()
         yield Term(price.STEP, 1.0, ("step", *overhead, *host))
-        row = ("row", f"row.{self.era}", f"overhead@{self.generation}", *host)
+        row = ("row", *self._of_eras("row"), f"overhead@{self.generation}", *host)
         yield Term(price.ROW, 1.0, row)
         if draft_layers:
             yield Term(price.STEP, draft_layers, ("layer", *overhead))
