@@ -97,8 +97,7 @@ def predict_performance(
 
     `config` has every default filled in, `workload` its preset, and its arrivals are no users. A
     closed loop is predicted as benchmarks run it (see `simulation.traffic`), `waves` requests per
-    client; with `played` that very run is simulated instead. The same arguments give the same
-    answer.
+    client; with `played` that very run is simulated. The same arguments give the same answer.
 
     Raises:
         LimitMissed: With `stops_when_lost`, an open loop cannot keep a limit any more.

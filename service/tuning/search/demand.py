@@ -27,8 +27,8 @@ _LARGEST_KEPT_BYTES = 1 << 15
 """What is remembered: so many pairs of distributions, none described in more bytes."""
 
 
-class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """Lengths and load of a workload in the figures that choices are made from."""
+class _Lengths(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of a demand that follow from the lengths alone."""
 
     prompt_mean_tokens: float
     prompt_p99_tokens: float
@@ -39,6 +39,11 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens a running request holds at a random moment, prompt included."""
     live_sd_tokens: float
     has_spread: bool
+
+
+class Demand(_Lengths, frozen=True, kw_only=True):
+    """Lengths and load of a workload in the figures that choices are made from."""
+
     shared_prefix_tokens: int
     max_request_tokens: int | None
     requests_per_s: float | None
@@ -54,32 +59,13 @@ def demand_of(workload: Workload) -> Demand:
         raise ValueError("fill the workload first")
     content = msgspec.msgpack.encode((prompt, output))
     look = _looked_at if len(content) <= _LARGEST_KEPT_BYTES else _looked_at.__wrapped__
-    lengths = look(content)
     return Demand(
-        prompt_mean_tokens=lengths.prompt_mean_tokens,
-        prompt_p99_tokens=lengths.prompt_p99_tokens,
-        output_mean_tokens=lengths.output_mean_tokens,
-        output_longest_tokens=lengths.output_longest_tokens,
-        live_mean_tokens=lengths.live_mean_tokens,
-        live_sd_tokens=lengths.live_sd_tokens,
-        has_spread=lengths.has_spread,
+        **msgspec.structs.asdict(look(content)),
         shared_prefix_tokens=workload.shared_prefix_tokens or 0,
         max_request_tokens=workload.max_request_tokens,
         requests_per_s=requests_per_s(workload.arrivals),
         max_concurrency=_concurrency(workload.arrivals),
     )
-
-
-class _Lengths(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of a demand that follow from the lengths alone."""
-
-    prompt_mean_tokens: float
-    prompt_p99_tokens: float
-    output_mean_tokens: float
-    output_longest_tokens: float
-    live_mean_tokens: float
-    live_sd_tokens: float
-    has_spread: bool
 
 
 @lru_cache(maxsize=_KEPT)
