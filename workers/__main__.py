@@ -9,12 +9,10 @@ from functools import partial
 
 import msgspec
 import redis
-from rq.serializers import JSONSerializer
-from rq.worker import RoundRobinWorker
 
 from api_schemas.worker import WorkerNode
 from service.log import configure_logging, get_logger
-from service.queue import FUNCTION, ticket_queues
+from service.queue import FUNCTION
 from service.settings import InvalidSettings
 from service.store import workers as registry
 from service.store.client import StoreUnavailable, ping, store_time
@@ -23,24 +21,14 @@ from service.sweep import sweep
 from service.webhooks.dispatcher import Dispatcher
 from service.webhooks.sending import reach_of
 from workers.inventory import describe_node, find_devices
+from workers.serving import start_serving
 from workers.settings import WorkerSettings, read_worker_settings
 from workers.sweep import end_leftovers, is_of_a_live_run
 
 HEARTBEAT_S = 10.0
 _STORE_WAIT_S = 60.0
 _STORE_POLL_S = 0.2
-_PREDICTIONS = "service.tuning.performance"
-"""Loaded once here, so that not every job compiles it anew after its fork."""
 _log = get_logger(__name__)
-
-
-class NodeWorker(RoundRobinWorker):
-    """An RQ worker that serves its queues in turn, and asks its job to end with it."""
-
-    def handle_warm_shutdown_request(self) -> None:
-        """Let the running validation go back to the queue instead of waiting for its end."""
-        if self.horse_pid:
-            self.kill_horse(sig=signal.SIGTERM)
 
 
 def main() -> None:
@@ -60,29 +48,28 @@ def main() -> None:
     if not _store_answers(client, stop):
         sys.stderr.write("worker: the store cannot be reached; set SETPOINT_REDIS_URL\n")
         sys.exit(4)
-    _work(client, settings, stop)
+    sys.exit(_work(client, settings, stop))
 
 
-def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) -> None:
+def _work(client: redis.Redis, settings: WorkerSettings, stop: threading.Event) -> int:
+    """Keep the node registered, and tell of ended runs, while its process serves the queues."""
     node = describe_node(settings)
     _say_what_it_has(node, settings)
     end_leftovers(client, registry.store_identity(client), settings.node)
+    serving = start_serving(settings, node)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: serving.terminate())
     heartbeat = threading.Thread(target=_beat, args=(client, settings, node, stop), daemon=True)
     heartbeat.start()
-    importlib.import_module(_PREDICTIONS)
     try:
-        # A client of its own: RQ sets how long its connections may wait for the next job.
-        with (
-            _dispatcher(client, settings),
-            redis.Redis.from_url(settings.redis_url) as waiting,
-        ):
-            NodeWorker(ticket_queues(node), connection=waiting, serializer=JSONSerializer).work(
-                logging_level="WARNING", with_scheduler=False
-            )
+        with _dispatcher(client, settings):
+            serving.join()
     finally:
         stop.set()
         heartbeat.join(timeout=HEARTBEAT_S)
         _leave(client, node)
+    code = serving.exitcode or 0
+    return 128 - code if code < 0 else code
 
 
 def _say_what_it_has(node: WorkerNode, settings: WorkerSettings) -> None:

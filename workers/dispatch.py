@@ -17,7 +17,7 @@ from service.store.client import StoreUnavailable
 from service.store.waiting import RunKind, WaitingRun, has_devices, take_next
 from workers.inventory import describe_node
 from workers.jobs import run_validation
-from workers.lifetime import end_with_the_worker
+from workers.lifetime import end_with_the_worker, requeue_when_told
 from workers.settings import WorkerSettings, read_worker_settings
 from workers.study import run_study
 
@@ -40,6 +40,7 @@ def run_next(queue: str, devices: int = 1) -> None:
     settings = read_worker_settings()
     configure_logging(level=settings.log_level, output=settings.log_format)  # type: ignore[arg-type]
     end_with_the_worker()
+    requeue_when_told()
     client = redis.Redis.from_url(
         settings.redis_url, socket_timeout=_STORE_TIMEOUT_S, socket_connect_timeout=_STORE_TIMEOUT_S
     )

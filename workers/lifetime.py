@@ -1,4 +1,4 @@
-"""How long a job's process lives: with its worker, within its plan, and until it is told to end."""
+"""How long a worker's process lives: as its parent, within its plan, until told to end."""
 
 import contextlib
 import ctypes
@@ -17,11 +17,15 @@ class WorkerStopping(BaseException):
 
 
 def end_with_the_worker() -> None:
-    """Let this process end when its worker is killed, and requeue its work when it is asked to."""
+    """Let this process end when the one that started it is killed."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def requeue_when_told() -> None:
+    """Let this process give its run back to the queue when it is asked to end."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)
 

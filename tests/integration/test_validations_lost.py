@@ -160,7 +160,8 @@ def test_a_process_that_comes_back_too_late_disturbs_nobody(
         until(lambda: live_nodes(store_client), "registration")
         validation = validate(api, recommend(api, "held-load"), model_path=gate.model_path)
         reached(api, validation, "measuring")
-        (job,) = _children(first.process.pid)
+        (queues,) = _children(first.process.pid)
+        (job,) = _children(queues)
         os.kill(job, signal.SIGSTOP)
         let_claims_run_out(store_client)
         with nodes("node-b") as second:
