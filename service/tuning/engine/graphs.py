@@ -14,6 +14,10 @@ _CAP = 512
 """Since 0.8.0: vllm config of 0.8.0 to 0.33.0."""
 _BLACKWELL_CAP = 1024
 """Compute capability 10.x from 0.28.0: vllm config/vllm.py."""
+_COUNTS_DRAFTS_SINCE = "0.17.0"
+"""From here on, at the latest, drafted tokens widen the default: a config/vllm.py from before 0.17
+does so, and start-up logs of 0.20 to 0.25 capture up to 8, 16 and 24 tokens for 1 sequence with 3
+drafts, 2 with 3 and 2 with 5."""
 _FINE_STEP = 8
 _COARSE_STEP = 16
 _COARSE_FROM = 256
@@ -96,9 +100,10 @@ def _ceiling(config: EngineConfig, *, cap: int, version: EngineVersion) -> int:
         return -(-requests // _FINE_STEP) * _FINE_STEP
     if not version.since("0.10.0"):
         return _CAP
-    if not version.since("0.28.0"):
+    if not version.since(_COUNTS_DRAFTS_SINCE):
         return min(2 * requests, _CAP)
-    return min(2 * requests * (1 + speculative_tokens(config)), cap)
+    limit = cap if version.since("0.28.0") else _CAP
+    return min(2 * requests * (1 + speculative_tokens(config)), limit)
 
 
 def _captures_nothing(config: EngineConfig) -> bool:

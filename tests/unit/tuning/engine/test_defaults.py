@@ -357,6 +357,24 @@ def test_datacenter_blackwell_captures_up_to_1024() -> None:
     assert effective("0.27.0", B200).max_cudagraph_capture_size == 512
 
 
+@pytest.mark.parametrize(
+    ("version", "max_num_seqs", "drafts", "captured"),
+    [
+        ("0.20.2", 2, 3, [1, 2, 4, 8, 16]),
+        ("0.24.0", 1, 3, [1, 2, 4, 8]),
+        ("0.25.1", 2, 5, [1, 2, 4, 8, 16, 24]),
+    ],
+)
+def test_drafted_tokens_widen_the_captured_batches(
+    version: str, max_num_seqs: int, drafts: int, captured: list[int]
+) -> None:
+    """A decode batch holds every drafted token, as logs of piecewise graphs show by their sizes."""
+    drafting = {"method": "mtp", "num_speculative_tokens": drafts}
+    sizes = effective(version, max_num_seqs=max_num_seqs, speculative_config=drafting)
+
+    assert sizes.cudagraph_capture_sizes == captured
+
+
 def test_full_decode_batches_are_captured() -> None:
     """A batch of max_num_seqs that lies between grid points gets a graph of its own."""
     assert 100 in (effective("0.33.0", max_num_seqs=100).cudagraph_capture_sizes or [])
