@@ -20,7 +20,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from latency_cases import CASES, METRICS, Case, load_cases, schedule_of
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -29,6 +28,7 @@ from service.tuning.latency import price
 from service.tuning.latency.coefficients import Coefficients, bundled_coefficients
 from service.tuning.latency.priors import prior_of
 from service.tuning.performance import predict_performance
+from service.tuning.simulation.compiled import compiled
 from service.tuning.simulation.kernel import step_shares
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ HOST_COMPONENTS = frozenset({price.LAYER, price.EXPERT_LAYER, price.STEP, price.
 DATA = Path(__file__).parent.parent / "service" / "tuning" / "latency" / "data"
 
 
-@njit(cache=True)
+@compiled
 def price_events(  # noqa: PLR0917 - compiled code takes no keywords
     prices: Floats,
     events: Floats,
@@ -57,10 +57,13 @@ def price_events(  # noqa: PLR0917 - compiled code takes no keywords
     starts: Ints,
     ends: Ints,
     target_starts: Ints,
+    shares: Floats,
     out: Floats,
 ) -> None:
-    """Fill `out[target, component]` with the weighted seconds of each component."""
-    shares = np.zeros(price.NUM_PRICES)
+    """Fill `out[target, component]` with the weighted seconds of each component.
+
+    `shares` is scratch.
+    """
     for case in range(starts.shape[0]):
         offset = target_starts[case]
         for event in range(starts[case], ends[case]):
@@ -149,7 +152,14 @@ class Problem:
         np.add.at(prices, (self.term_case, self.term_component), values)
         seconds = np.zeros((len(self.measured), price.NUM_PRICES))
         price_events(
-            prices, self.events, self.weights, self.starts, self.ends, self.target_starts, seconds
+            prices,
+            self.events,
+            self.weights,
+            self.starts,
+            self.ends,
+            self.target_starts,
+            np.empty(price.NUM_PRICES),
+            seconds,
         )
         front = self.constants * np.exp(
             np.einsum("ckn,n->ck", self.front_uses, x - self.x0)[self.target_case]
