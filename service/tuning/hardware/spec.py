@@ -10,7 +10,7 @@ Vendor = Literal["nvidia", "amd", "intel", "cpu", "other"]
 GpuClass = Literal["datacenter", "workstation", "consumer", "integrated", "cpu"]
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+class Gpu(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """One accelerator. Decimal units for rates (GB/s, TFLOPS), GiB for memory."""
 
     name: str
@@ -51,7 +51,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return self.bf16_tflops or self.fp16_tflops or 0.0
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The GPUs of one deployment."""
 
     gpu: Gpu

@@ -5,8 +5,8 @@ from typing import Literal
 import msgspec
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of the value types here."""
+class _Part(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
+    """Base of the value types here: looked up by content all the time, so hashed once."""
 
 
 class GroupedQueryAttention(_Part, frozen=True, kw_only=True, tag="gqa"):

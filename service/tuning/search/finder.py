@@ -31,7 +31,7 @@ _SIMULATED = 2
 _RESCUED = 2
 _AMPLE = 2.0
 """A 16-bit cache that carries twice the stated load is left alone."""
-_SPACES: Memo[tuple[tuple[Sized, ...], tuple[Misfit, ...]]] = Memo(most=256)
+_SPACES: Memo[tuple[tuple[Sized, ...], tuple[Misfit, ...]]] = Memo(most=1024)
 """Of all requests, like the layouts in them."""
 
 

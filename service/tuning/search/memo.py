@@ -14,7 +14,9 @@ encoded = msgspec.msgpack.Encoder().encode
 class Memo(Generic[T]):
     """The latest results by all that they depend on; of too many the oldest are forgotten.
 
-    Keys are content, never identity, so that requests may share what they have in common.
+    Keys are content, never identity, so that requests may share what they have in common. `most`
+    must hold what many models in turn ask for: of questions that come round in a circle, one that
+    is even a little too small knows none.
     """
 
     def __init__(self, *, most: int) -> None:

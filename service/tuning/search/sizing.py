@@ -26,9 +26,9 @@ _ROUNDS = 4
 """Of cap against pool; they settle in two or three."""
 _BLOCK_TOKENS = 16
 _BUDGET_STEP = 256
-_PLANS: Memo[tuple[EngineConfig, MemoryPlan]] = Memo(most=8192)
+_PLANS: Memo[tuple[EngineConfig, MemoryPlan]] = Memo(most=16_384)
 """Of all requests: models and GPUs repeat, and a plan knows nothing of the load."""
-_LAYOUTS: Memo["Sized | Misfit"] = Memo(most=2048)
+_LAYOUTS: Memo["Sized | Misfit"] = Memo(most=8192)
 """Of all requests: a layout is sized for lengths, whatever their rate and limits."""
 
 

@@ -32,7 +32,7 @@ FASTEST_FACTOR, SLOWEST_FACTOR = 2.0**40, 1 / 1024
 what the hardware carries, and limits that hardly any load keeps are not looked into further."""
 _HALVINGS = 3
 _HALF_OCTAVE = 2**0.5
-_PREDICTIONS: Memo[Prediction] = Memo(most=4096)
+_PREDICTIONS: Memo[Prediction] = Memo(most=8192)
 """Of all requests, like the plans."""
 
 

@@ -18,7 +18,7 @@ _UNBOUNDED_BLOCKS = 1 << 40
 Ints = NDArray[np.int64]
 
 
-class SchedulerLimits(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulerLimits(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The settings that the scheduler's loop works with, for one engine."""
 
     token_budget: int
