@@ -28,7 +28,7 @@ from service.tuning.latency.closed_form import (
 from service.tuning.latency.coefficients import Coefficients, bundled_coefficients
 from service.tuning.latency.speculation import read_speculation
 from service.tuning.latency.work import StepWork, price_array, step_work
-from service.tuning.lengths import length_figures, max_tokens, mean_tokens
+from service.tuning.lengths import length_figures
 from service.tuning.limits_kept import is_kept, statistic_name
 from service.tuning.memory.plan import MemoryPlan
 from service.tuning.models.spec import ModelSpec
@@ -264,21 +264,35 @@ class MeanAtRates:
         state = self._loop.at(rate)
         if state.is_saturated or not _takes_in(self._prepared, self._load, rate=rate):
             return False
-        ttft, e2el, tpot = _closed_form_summaries(self._prepared, state=state, load=self._load)
-        for target in targets:
-            match target.metric:
-                case "ttft":
-                    summary = ttft
-                case "e2el":
-                    summary = e2el
-                case "tpot":
-                    summary = tpot
-                case "itl":
-                    summary = _gap_summary(state)
-            seconds: float = getattr(summary, statistic_name(target))
-            if not is_kept(target, seconds * 1e3):
-                return False
-        return True
+        return _keeps(self._prepared, state=state, load=self._load, targets=targets)
+
+
+def mean_load_keeps(
+    prepared: Prediction, *, load: LoadShape, targets: Sequence[LatencyTarget]
+) -> bool:
+    """Return whether the latencies of `mean_performance` keep these limits."""
+    state = steady_state(prepared.price, load=load, limits=prepared.limits)
+    return _keeps(prepared, state=state, load=load, targets=targets)
+
+
+def _keeps(
+    prepared: Prediction, *, state: SteadyState, load: LoadShape, targets: Sequence[LatencyTarget]
+) -> bool:
+    for target in targets:
+        match target.metric:
+            case "ttft":
+                summary = _ttft_summary(prepared, state=state, load=load)
+            case "e2el":
+                ttft = _ttft_summary(prepared, state=state, load=load)
+                summary = _e2el_summary(ttft, tpot=_tpot_summary(prepared, state), load=load)
+            case "tpot":
+                summary = _tpot_summary(prepared, state)
+            case "itl":
+                summary = _gap_summary(state)
+        seconds: float = getattr(summary, statistic_name(target))
+        if not is_kept(target, seconds * 1e3):
+            return False
+    return True
 
 
 def load_shape(workload: Workload, *, replicas: int) -> LoadShape:
@@ -333,9 +347,13 @@ def _reject_endless(limits: SchedulerLimits, workload: Workload) -> None:
     """Refuse a workload whose longest request can never hold its KV cache."""
     if workload.prompt_tokens is None or workload.output_tokens is None:
         return
-    shortest = int(mean_tokens(workload.prompt_tokens) + mean_tokens(workload.output_tokens))
+    prompts, outputs = (
+        length_figures(workload.prompt_tokens),
+        length_figures(workload.output_tokens),
+    )
+    shortest = int(prompts.mean_tokens + outputs.mean_tokens)
     if limits.blocks_of(shortest) > limits.num_blocks:
-        longest = max_tokens(workload.prompt_tokens) + max_tokens(workload.output_tokens)
+        longest = prompts.max_tokens + outputs.max_tokens
         raise InvalidRequest(
             f"a request of {longest} tokens needs more KV cache than one engine has",
             pointer="/workload/prompt_tokens",
@@ -453,7 +471,9 @@ def _mean_field(prepared: Prediction, *, load: LoadShape) -> tuple[Performance, 
 def _mean_figures(
     prepared: Prediction, *, state: SteadyState, load: LoadShape
 ) -> tuple[Performance, Predicted]:
-    ttft, e2el, tpot = _closed_form_summaries(prepared, state=state, load=load)
+    ttft = _ttft_summary(prepared, state=state, load=load)
+    tpot = _tpot_summary(prepared, state)
+    e2el = _e2el_summary(ttft, tpot=tpot, load=load)
     gaps = _gap_summary(state)
     rate = prepared.replicas * state.run_requests_per_s
     output_rate = rate * load.output_tokens
@@ -488,14 +508,12 @@ def _mean_figures(
     return performance, predicted
 
 
-_TAILS = (1.6, 2.0, 3.0)
+_P90, _P95, _P99 = 1.6, 2.0, 3.0
 """p90, p95, p99 of TTFT over its median in unsaturated runs (medians of our simulations)."""
 
 
-def _closed_form_summaries(
-    prepared: Prediction, *, state: SteadyState, load: LoadShape
-) -> tuple[Summary, Summary, Summary]:
-    """Return TTFT, E2EL and TPOT; the tails of TTFT come from fixed ratios."""
+def _ttft_summary(prepared: Prediction, *, state: SteadyState, load: LoadShape) -> Summary:
+    """Return TTFT, its tails by fixed ratios."""
     front = prepared.front_end
     added = front.latency_s + front.latency_per_token_s * load.prompt_tokens
     service = front.service_s + front.service_per_token_s * load.prompt_tokens
@@ -503,23 +521,30 @@ def _closed_form_summaries(
     is_loop = load.concurrency is not None and load.requests > clients
     first_s = front.start_s + service * clients / 2
     burst = first_s * clients / load.requests if is_loop else 0.0
-    growth = prepared.work.tokens_per_step
-    tpot_s = state.tpot_s / growth
-    median = state.ttft_p50_s + added
-    tails = [state.ttft_p50_s * ratio + added for ratio in _TAILS]
-    ttft = Summary(
-        mean=state.ttft_mean_s + added + burst, p50=median, p90=tails[0], p95=tails[1], p99=tails[2]
+    median = state.ttft_p50_s
+    return Summary(
+        mean=state.ttft_mean_s + added + burst,
+        p50=median + added,
+        p90=median * _P90 + added,
+        p95=median * _P95 + added,
+        p99=median * _P99 + added,
     )
-    decode = tpot_s * (load.output_tokens - 1)
-    e2el = Summary(
+
+
+def _tpot_summary(prepared: Prediction, state: SteadyState) -> Summary:
+    tpot_s = state.tpot_s / prepared.work.tokens_per_step
+    return Summary(mean=tpot_s, p50=tpot_s, p90=tpot_s, p95=tpot_s, p99=tpot_s)
+
+
+def _e2el_summary(ttft: Summary, *, tpot: Summary, load: LoadShape) -> Summary:
+    decode = tpot.mean * (load.output_tokens - 1)
+    return Summary(
         mean=ttft.mean + decode,
-        p50=median + decode,
-        p90=tails[0] + decode,
-        p95=tails[1] + decode,
-        p99=tails[2] + decode,
+        p50=ttft.p50 + decode,
+        p90=ttft.p90 + decode,
+        p95=ttft.p95 + decode,
+        p99=ttft.p99 + decode,
     )
-    tpot = Summary(mean=tpot_s, p50=tpot_s, p90=tpot_s, p95=tpot_s, p99=tpot_s)
-    return ttft, e2el, tpot
 
 
 def _gap_summary(state: SteadyState) -> Summary:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from api_schemas.estimate import Percentiles, Performance
-from api_schemas.slo import LatencyTarget, Slo, TargetOutcome, TargetVerdict
+from api_schemas.estimate import Performance
+from api_schemas.slo import Slo, TargetOutcome, TargetVerdict
+from service.tuning.limits_kept import limited_ms, statistic_name
 
 
 def judge_slo(performance: Performance, slo: Slo) -> list[TargetOutcome]:
@@ -21,8 +22,8 @@ def judge_slo(performance: Performance, slo: Slo) -> list[TargetOutcome]:
 
 def _latencies(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:
     for target in slo.targets:
-        predicted = _statistic(performance, target)
-        low, high = _band(performance, f"{target.metric}_ms_{_statistic_name(target)}")
+        predicted = limited_ms(performance, target)
+        low, high = _band(performance, f"{target.metric}_ms_{statistic_name(target)}")
         yield TargetOutcome(
             target={
                 "metric": target.metric,
@@ -34,16 +35,6 @@ def _latencies(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:
             margin=round((target.limit_ms - predicted) / target.limit_ms, 4),
             verdict=_verdict(low, high, limit=target.limit_ms),
         )
-
-
-def _statistic(performance: Performance, target: LatencyTarget) -> float:
-    percentiles: Percentiles = getattr(performance, f"{target.metric}_ms")
-    value: float = getattr(percentiles, _statistic_name(target))
-    return value
-
-
-def _statistic_name(target: LatencyTarget) -> str:
-    return "mean" if target.percentile == "mean" else f"p{target.percentile}"
 
 
 def _floors(performance: Performance, slo: Slo) -> Iterator[TargetOutcome]:

@@ -6,7 +6,8 @@ simulates the few best.
 """
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
+from types import ModuleType
 
 import msgspec
 import numpy as np
@@ -72,13 +73,18 @@ def _point(values: Floats) -> _Point:
     return _Point(*values.tolist())
 
 
+@cache
+def _compiled() -> ModuleType:
+    from service.tuning.simulation import kernel  # noqa: PLC0415 - loads the compiler
+
+    return kernel
+
+
 class _Engine:
     """One configuration under one load, in the arrays that compiled code works on."""
 
     def __init__(self, price: Floats, *, load: LoadShape, limits: SchedulerLimits) -> None:
-        from service.tuning.simulation import kernel  # noqa: PLC0415 - loads the compiler
-
-        self._kernel = kernel
+        self._kernel = _compiled()
         self._price = price
         self._batch = np.empty(NUM_BATCH)
         self._point = np.empty(NUM_POINT)
@@ -109,7 +115,10 @@ class _Engine:
     def step(self, decodes: float, prefill: float, prompts: float) -> float:
         """Return the time of a step of decoding sequences and `prefill` tokens of `prompts`."""
         array = self._array(0.0)
-        return self._kernel.mean_step(self._price, self._batch, array, decodes, prefill, prompts)
+        seconds: float = self._kernel.mean_step(
+            self._price, self._batch, array, decodes, prefill, prompts
+        )
+        return seconds
 
     def _array(self, most: float) -> Floats:
         load = self.load

@@ -6,8 +6,9 @@ import msgspec
 
 from api_schemas.slo import LatencyTarget, Slo
 from api_schemas.workload import ClosedLoop
+from service.tuning.performance import load_shape, mean_load_keeps
 from service.tuning.search.problem import Problem
-from service.tuning.search.trial import Trial, closed_form, prepared
+from service.tuning.search.trial import Trial, prepared
 
 _STEADY = frozenset({"tpot", "itl"})
 """Metrics that the number of running requests decides; a queue in front does not."""
@@ -28,14 +29,14 @@ def operating_point(
     cap = trial.sized.admission.value
     if not limits:
         return None
-    slo = Slo(targets=limits)
     prediction = prepared(problem, trial.sized)
 
     def holds(concurrency: int) -> bool:
         workload = msgspec.structs.replace(
             problem.filled.workload, arrivals=ClosedLoop(max_concurrency=concurrency)
         )
-        return all(o.margin >= 0 for o in closed_form(prediction, workload, slo)[1])
+        load = load_shape(workload, replicas=prediction.replicas)
+        return mean_load_keeps(prediction, load=load, targets=limits)
 
     if holds(cap):
         return None

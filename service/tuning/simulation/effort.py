@@ -7,7 +7,7 @@ from api_schemas.workload import (
     Trace,
     Workload,
 )
-from service.tuning.lengths import mean_tokens
+from service.tuning.lengths import length_figures
 from service.tuning.simulation.traffic import MAX_REQUESTS, OPEN_LOOP_REQUESTS
 
 MOST_PROMPT_STEPS = 128_000
@@ -34,4 +34,4 @@ def prompt_steps(workload: Workload, *, chunk_tokens: int) -> float:
     requests = OPEN_LOOP_REQUESTS
     if isinstance(arrivals, BatchArrivals | PoissonArrivals | GammaArrivals):
         requests = min(arrivals.num_requests or requests, MAX_REQUESTS)
-    return requests * mean_tokens(prompts) / chunk_tokens
+    return requests * length_figures(prompts).mean_tokens / chunk_tokens
