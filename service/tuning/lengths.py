@@ -37,6 +37,8 @@ class LengthFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 def length_figures(lengths: Lengths) -> LengthFigures:
     """Return mean, maximum and spread of the lengths, from memory where they were asked before."""
+    if not isinstance(lengths, SampleLengths | HistogramLength):
+        return _remembered_short(lengths)
     content = msgspec.msgpack.encode(lengths)
     if len(content) > _LARGEST_KEPT_BYTES:
         return _figures(lengths)
@@ -46,6 +48,13 @@ def length_figures(lengths: Lengths) -> LengthFigures:
 @lru_cache(maxsize=_KEPT)
 def _remembered(content: bytes) -> LengthFigures:
     return _figures(msgspec.msgpack.decode(content, type=Lengths))
+
+
+@lru_cache(maxsize=_KEPT)
+def _remembered_short(
+    lengths: int | FixedLength | UniformLength | LognormalLength,
+) -> LengthFigures:
+    return _figures(lengths)
 
 
 def typical_tokens(lengths: Lengths) -> tuple[float, ...]:

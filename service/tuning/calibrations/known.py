@@ -59,6 +59,8 @@ def calibration_for(
     speculative: Speculative | None = None,
 ) -> KnownCalibration | None:
     """Return the calibration of this very configuration (effective settings), if there is one."""
+    if not calibrations:
+        return None
     split, release = max(config.tensor_parallel_size or 1, 1), release_of(version)
     # A search asks for every candidate: most are told apart without looking at the whole model.
     near = [

@@ -34,7 +34,9 @@ def adapters(case: Case) -> list[Decision]:
 
 def pinned(case: Case, *, explained: set[str]) -> list[Decision]:
     """Return a decision for each fixed setting that no other one explains."""
-    pin = case.problem.pin
+    pin = case.problem.constraints.pin
+    if pin is None:
+        return []
     names = [field for field in pin.__struct_fields__ if getattr(pin, field) is not None]
     return [
         decision(

@@ -112,6 +112,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def says_nothing(_: RuleContext) -> tuple[Remark, ...]:
+    """Return no remark: the check of a rule whose findings are made elsewhere."""
+    return ()
+
+
 def run_rules(rules: Iterable[Rule], context: RuleContext) -> list[Finding]:
     """Return what the rules find: errors first, then by rule id, then in the order found.
 

@@ -5,14 +5,9 @@ there is nothing left for a check of the finished configuration.
 """
 
 from api_schemas.explanation import Source
-from service.tuning.rules.base import Remark, Rule, RuleContext
+from service.tuning.rules.base import Rule, says_nothing
 
 _CATALOGUE = Source(title="Catalogue of accelerators", where="service/tuning/hardware/data")
-
-
-def _nothing(_: RuleContext) -> list[Remark]:
-    return []
-
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -23,7 +18,7 @@ RULES: tuple[Rule, ...] = (
         settings=("speculative_config",),
         severity="warning",
         source=(Source(title="Memory model", where="service/tuning/situation.py"),),
-        check=_nothing,
+        check=says_nothing,
     ),
     Rule(
         id="HW001",
@@ -33,7 +28,7 @@ RULES: tuple[Rule, ...] = (
         settings=(),
         severity="note",
         source=(_CATALOGUE,),
-        check=_nothing,
+        check=says_nothing,
     ),
     Rule(
         id="HW002",
@@ -43,7 +38,7 @@ RULES: tuple[Rule, ...] = (
         settings=(),
         severity="warning",
         source=(_CATALOGUE,),
-        check=_nothing,
+        check=says_nothing,
     ),
     Rule(
         id="HW003",
@@ -53,6 +48,6 @@ RULES: tuple[Rule, ...] = (
         settings=(),
         severity="warning",
         source=(_CATALOGUE,),
-        check=_nothing,
+        check=says_nothing,
     ),
 )

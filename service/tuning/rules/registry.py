@@ -31,7 +31,7 @@ from service.tuning.rules import (
     versions,
     weight_kernels,
 )
-from service.tuning.rules.base import Rule, RuleContext, run_rules_that_hold
+from service.tuning.rules.base import Rule, RuleContext, run_rules_that_hold, says_nothing
 
 _GROUPS = (
     attention,
@@ -83,9 +83,14 @@ def rules_of(version: EngineVersion) -> tuple[Rule, ...]:
     return tuple(rule for rule in all_rules() if rule.holds_for(version))
 
 
+@lru_cache(maxsize=_KEPT)
+def _checked_rules(version: EngineVersion) -> tuple[Rule, ...]:
+    return tuple(rule for rule in rules_of(version) if rule.check is not says_nothing)
+
+
 def check_rules(context: RuleContext) -> list[Finding]:
     """Return what all rules find in a configuration: errors first, then by rule id.
 
     It answers for any values at all; what makes no sense is itself a finding.
     """
-    return run_rules_that_hold(rules_of(context.version), context)
+    return run_rules_that_hold(_checked_rules(context.version), context)

@@ -22,6 +22,7 @@ from service.tuning.search.share import scaled
 from service.tuning.search.utilization_rule import UtilizationChoice, choose_utilization
 
 _MOST_RUNS = 1024
+_NOTHING_PINNED = EngineConfig()
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +75,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pin(self) -> EngineConfig:
         """What the caller fixed."""
-        return self.constraints.pin or EngineConfig()
+        return self.constraints.pin or _NOTHING_PINNED
 
 
 def pose_problem(

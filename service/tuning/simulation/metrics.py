@@ -108,9 +108,9 @@ def summarize_gaps(run: Run, *, tokens_per_step: float) -> Summary:
     count = run.gaps.sum()
     if count <= 0 or tokens_per_step <= 0:
         return Summary(mean=0.0, p50=0.0, p90=0.0, p95=0.0, p99=0.0)
-    cumulative = np.cumsum(run.gaps) / count
+    cumulative = run.gaps.cumsum() / count
     ratio = (GAP_HIGH_S / GAP_LOW_S) ** (1.0 / GAP_BINS)
-    bins = np.searchsorted(cumulative, FRACTIONS)
+    bins = cumulative.searchsorted(FRACTIONS)
     points = GAP_LOW_S * ratio ** (np.minimum(bins, GAP_BINS - 1) + 0.5)
     return Summary(
         mean=run.mean_gap_s,

@@ -198,7 +198,7 @@ def _open_loop(
     return Traffic(
         prompts=drawn.prompts.copy(),
         outputs=drawn.outputs.copy(),
-        arrivals=np.cumsum(gaps) - gaps[0],
+        arrivals=gaps.cumsum() - gaps[0],
         concurrency=0,
         weights=np.full(number, 1.0 / number),
         waves=0.0,
