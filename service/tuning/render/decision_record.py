@@ -20,6 +20,7 @@ from service.tuning.render.text import one_line
 _SHORT = 512
 """Characters of texts that are remembered: reasons and sources repeat."""
 _UNSAFE = re.compile(r"[\\|`*_<>\[\]#]")
+_ESCAPED = str.maketrans({mark: f"\\{mark}" for mark in "\\|`*_<>[]#"})
 
 
 def decision_record(rendering: Rendering) -> RenderedFile:
@@ -52,7 +53,7 @@ def escape(text: str) -> str:
 @lru_cache(maxsize=4096)
 def _escaped(text: str) -> str:
     line = one_line(text)
-    return _UNSAFE.sub(r"\\\g<0>", line) if _UNSAFE.search(line) else line
+    return line.translate(_ESCAPED) if _UNSAFE.search(line) else line
 
 
 def _hardware(node: Node) -> str:

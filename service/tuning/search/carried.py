@@ -109,8 +109,7 @@ def _guessed_factor(problem: Problem, pick: Trial, *, closed: float) -> float:
     targets = without_tails(problem, pick, problem.filled.slo.targets)
     if targets == problem.filled.slo.targets:
         return closed
-    mean = try_out(problem, pick.sized, copies=pick.copies)
-    tightened = with_capacity(problem, mean, near=closed, targets=targets)
+    tightened = with_capacity(problem, pick, near=closed, targets=targets)
     return min(closed, tightened.capacity_factor or closed)
 
 
