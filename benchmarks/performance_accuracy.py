@@ -24,7 +24,7 @@ from latency_cases import Case, load_cases
 
 from service.tuning.latency.bands import BandTable, Regime, log_factors, regime_cell
 from service.tuning.latency.coefficients import Coefficients
-from service.tuning.performance import regime_of
+from service.tuning.performance import prepare, regime_of, ttft_in_step_s
 
 METRICS = {"ttft_ms": "ttft", "tpot_ms": "tpot", "output_tokens_per_s": "output_tokens_per_s"}
 TAIL = 0.10
@@ -54,11 +54,21 @@ class Residual(msgspec.Struct):
     nearest: float
     regime: Regime
     counts_for_band: bool
+    is_named: bool = True
+    """Whether the source says which statistic it is."""
 
     @property
     def error(self) -> float:
         """Relative error of the statistic that is meant."""
         return self.nearest / self.measured - 1
+
+    @property
+    def below(self) -> float:
+        """Log of how far the figure lies above the lower end; of a nameless one, above the nearer.
+
+        A mean in a band that begins at the median says nothing of how low medians fall.
+        """
+        return math.log(self.measured / (self.low if self.is_named else self.nearest))
 
 
 def residuals(cases: list[Case], rows: list[dict]) -> list[Residual]:
@@ -73,7 +83,16 @@ def residuals(cases: list[Case], rows: list[dict]) -> list[Residual]:
             residual = _residual(case, metric, performance[metric], regime)
             if residual is not None:
                 found.append(residual)
-    return found
+    return [_reaching_in_step(r) if r.metric == "ttft_ms" else r for r in found]
+
+
+def _reaching_in_step(residual: Residual) -> Residual:
+    """Return the residual of a band that reaches to clients in step, where there can be any."""
+    case = residual.case
+    prefix = case.workload.shared_prefix_tokens or 0
+    stated = prepare(**case.stated, shared_prefix_tokens=prefix)
+    in_step_ms = ttft_in_step_s(stated, workload=case.workload) * 1e3
+    return msgspec.structs.replace(residual, high=max(residual.high, in_step_ms))
 
 
 def _residual(
@@ -95,7 +114,9 @@ def _residual(
         low, high = pair
     wanted = pair if statistic == "unspecified" else [offered[statistic]]
     nearest = min(wanted, key=lambda value: abs(value - measured))
-    return Residual(case, metric, measured, low, high, nearest, regime, statistic != "mean")
+    is_named = statistic != "unspecified"
+    counts = statistic != "mean"
+    return Residual(case, metric, measured, low, high, nearest, regime, counts, is_named)
 
 
 def band_table(unseen: list[Residual], loads: list[Residual], version: str) -> BandTable:
@@ -149,7 +170,7 @@ def _factors(rows: list[Residual]) -> dict[str, dict[str, tuple[float, float]]]:
 def _quantiles(members: list[Residual]) -> tuple[float, float]:
     """Return the low and high quantiles, large groups weighing a little less per row."""
     weights = _group_weights(members)
-    low = _weighted(np.array([math.log(r.measured / r.low) for r in members]), weights, TAIL)
+    low = _weighted(np.array([r.below for r in members]), weights, TAIL)
     high = _weighted(np.array([math.log(r.measured / r.high) for r in members]), weights, 1 - TAIL)
     return round(min(low, -0.02), 4), round(max(high, 0.02), 4)
 

@@ -22,6 +22,7 @@ from service.tuning.latency.closed_form import (
     LoadShape,
     OpenLoop,
     SteadyState,
+    in_step_ttft_s,
     runnable,
     steady_state,
 )
@@ -227,8 +228,9 @@ def closed_form_performance(prepared: Prediction, *, workload: Workload) -> Perf
     """
     load = load_shape(workload, replicas=prepared.replicas)
     performance, predicted = _mean_field(prepared, load=load)
+    in_step_s = ttft_in_step_s(prepared, workload=workload)
     band = performance_band(
-        predicted,
+        msgspec.structs.replace(predicted, ttft_in_step_s=in_step_s),
         regime=regime_of(prepared, workload=workload),
         calibration=prepared.calibration,
     )
@@ -394,6 +396,7 @@ def _summary(prepared: Prediction, *, run: Run, slo: Slo | None, workload: Workl
                 e2el=e2el,
                 output_tokens_per_s=output_rate,
                 requests_per_s=rate,
+                ttft_in_step_s=ttft_in_step_s(prepared, workload=workload),
             ),
             regime=regime,
             calibration=prepared.calibration,
@@ -415,6 +418,21 @@ def regime_of(prepared: Prediction, *, workload: Workload, run: Run | None = Non
         is_open=not isinstance(workload.arrivals, ClosedLoop | BatchArrivals),
         demand=_demand(wanted, load=load, limits=prepared.limits),
     )
+
+
+def ttft_in_step_s(prepared: Prediction, *, workload: Workload) -> float:
+    """Return the median TTFT if the clients of a loop stay in step, seconds; 0 if they cannot.
+
+    They can where answers have one length, and do where all run to it, which a workload leaves
+    open: predictions are of clients that are parted, as most measured ones are.
+    """
+    load = load_shape(workload, replicas=prepared.replicas)
+    is_loop = isinstance(workload.arrivals, ClosedLoop)
+    if load.has_spread or not is_loop or (load.concurrency or 0.0) <= 1:
+        return 0.0
+    front = prepared.front_end
+    taken_in_s = front.latency_s + front.latency_per_token_s * load.prompt_tokens
+    return taken_in_s + in_step_ttft_s(prepared.price, load=load, limits=prepared.limits)
 
 
 def _demand(wanted: float, *, load: LoadShape, limits: SchedulerLimits) -> float:

@@ -24,7 +24,7 @@ sys.modules["reference_scheduler"] = reference_scheduler
 _LOADER.loader.exec_module(reference_scheduler)
 
 WINDOW = 24
-Front = tuple[float, float, float, float]
+Front = tuple[float, float, float, float, float]
 
 
 def prices(**seconds: float) -> np.ndarray:
@@ -101,16 +101,17 @@ def bounds(draw: st.DrawFn, *, prefix: bool = True) -> SchedulerLimits:
     )
 
 
-fronts = st.sampled_from([(0.0, 0.0, 0.0, 0.0), (0.02, 1e-5, 2e-3, 1e-5)])
+fronts = st.sampled_from([(0.0, 0.0, 0.0, 0.0, 1.0), (0.02, 1e-5, 2e-3, 1e-5, 0.2)])
 
 
 def front_end(front: Front) -> FrontEnd:
-    latency, per_token, service, service_per_token = front
+    latency, per_token, service, service_per_token, again_share = front
     return FrontEnd(
         latency_s=latency,
         latency_per_token_s=per_token,
         service_s=service,
         service_per_token_s=service_per_token,
+        again_share=again_share,
     )
 
 

@@ -112,6 +112,8 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
     e2el: Summary
     output_tokens_per_s: float
     requests_per_s: float
+    ttft_in_step_s: float = 0.0
+    """Median TTFT if all clients of a loop stay in step, which no request says; 0 if they cannot."""
 
 
 def performance_band(
@@ -122,21 +124,21 @@ def performance_band(
     The bands of the median and the mean TTFT reach from the lower of the two to the higher:
     published figures often do not say which they are, and in a closed loop the mean holds the
     first burst. After a calibration, whose points say it, that of the mean lies around the mean.
+    Where clients may stay in step, bands of TTFT reach to what they wait then, until measured
+    points of the configuration have shown what they do.
     """
     factors = {
         metric: _factors(metric, regime=regime, calibration=calibration)
         for metric in ("ttft", "tpot", "output_tokens_per_s")
     }
-    bands: dict[str, list[float]] = {}
-    for name, summary, metric in (
-        ("ttft_ms", predicted.ttft, "ttft"),
-        ("tpot_ms", predicted.tpot, "tpot"),
-        ("itl_ms", predicted.itl, "tpot"),
-    ):
-        bands |= _summary_bands(name, summary, factors[metric])
+    is_shown = calibration is not None and "ttft" in calibration.log_widths
+    in_step_s = 0.0 if is_shown else predicted.ttft_in_step_s
+    bands = _summary_bands("ttft_ms", predicted.ttft, factors["ttft"], reach_s=in_step_s)
+    bands |= _summary_bands("tpot_ms", predicted.tpot, factors["tpot"])
+    bands |= _summary_bands("itl_ms", predicted.itl, factors["tpot"])
     low, high = sorted((predicted.ttft.p50, predicted.ttft.mean))
-    bands["ttft_ms_p50"] = _between(low * 1e3, high * 1e3, factors["ttft"])
-    bands["ttft_ms_mean"] = _mean_ttft_band(predicted.ttft, regime, calibration)
+    bands["ttft_ms_p50"] = _between(low * 1e3, max(high, in_step_s) * 1e3, factors["ttft"])
+    bands["ttft_ms_mean"] = _mean_ttft_band(predicted, regime, calibration)
     bands |= _end_to_end_bands(predicted, bands)
     for name in ("output_tokens_per_s", "requests_per_s"):
         value = float(getattr(predicted, name))
@@ -144,19 +146,26 @@ def performance_band(
     return bands
 
 
-def _mean_ttft_band(ttft: Summary, regime: Regime, calibration: Calibration | None) -> list[float]:
+def _mean_ttft_band(
+    predicted: Predicted, regime: Regime, calibration: Calibration | None
+) -> list[float]:
+    ttft = predicted.ttft
     low, high = sorted((ttft.p50, ttft.mean))
     below, above = log_factors("ttft", regime)
     if calibration is None or low <= 0:
-        return _between(low * 1e3, high * 1e3, (below, above))
+        return _between(low * 1e3, max(high, predicted.ttft_in_step_s) * 1e3, (below, above))
     reach = (below - math.log(ttft.mean / low), above + math.log(high / ttft.mean))
     return _between(ttft.mean * 1e3, ttft.mean * 1e3, calibration.narrowed("ttft", reach))
 
 
-def _summary_bands(name: str, summary: Summary, factors: LogFactors) -> dict[str, list[float]]:
+def _summary_bands(
+    name: str, summary: Summary, factors: LogFactors, *, reach_s: float = 0.0
+) -> dict[str, list[float]]:
     low, high = factors
     return {
-        f"{name}_{statistic}": _between(value * 1e3, value * 1e3, (low * widening, high * widening))
+        f"{name}_{statistic}": _between(
+            value * 1e3, max(value, reach_s) * 1e3, (low * widening, high * widening)
+        )
         for statistic, widening in _TAIL_WIDENING.items()
         for value in (float(getattr(summary, statistic)),)
     }

@@ -150,6 +150,18 @@ def runnable(load: LoadShape, limits: SchedulerLimits) -> float:
     return max(1.0, min(float(limits.max_num_seqs), fit))
 
 
+def in_step_ttft_s(price: Floats, *, load: LoadShape, limits: SchedulerLimits) -> float:
+    """Return the median wait for the first token when all clients of a loop ask at once, seconds.
+
+    Clients whose answers are equally long stay together: each prompt waits for its turn among all.
+    """
+    engine = _Engine(price, load=load, limits=limits)
+    tokens = min(float(load.concurrency or 1.0), runnable(load, limits)) * engine.computed_prompt
+    chunk = min(tokens, engine.budget)
+    step_s = engine.step(0.0, chunk, max(chunk / engine.computed_prompt, 1.0))
+    return math.ceil(tokens / chunk / 2) * step_s
+
+
 def _closed_loop(engine: _Engine) -> SteadyState:
     load, limits = engine.load, engine.limits
     clients = float(load.concurrency or 1.0)

@@ -161,12 +161,15 @@ def open_engine(price: Floats, limits: Ints, growth: float, counters: Ints, flow
 
 @compiled
 def send(  # noqa: PLR0917 - compiled code takes no keywords
-    table: Ints, times: Floats, r: int, at: float, front: Floats, flow: Floats
+    table: Ints, times: Floats, r: int, at: float, front: Floats, flow: Floats, share: float
 ) -> None:
-    """Send a request: the front end takes requests in one after the other."""
+    """Send a request: the front end takes requests in one after the other.
+
+    `share` is that of the full service which taking it in takes.
+    """
     prompt = table[r, PROMPTS]
     ready = max(flow[TAKEN_IN], at + front[0] + front[1] * prompt)
-    flow[TAKEN_IN] = ready + front[2] + front[3] * prompt
+    flow[TAKEN_IN] = ready + share * (front[2] + front[3] * prompt)
     times[r, SENT] = at
     times[r, REACHED] = flow[TAKEN_IN]
 
@@ -187,7 +190,7 @@ def send_first(  # noqa: PLR0917 - compiled code takes no keywords
     if clients > 0 or arrivals[number - 1] == 0.0:
         flow[TAKEN_IN] = front[4]
     for r in range(counters[ISSUED]):
-        send(table, times, r, 0.0 if clients > 0 else arrivals[r], front, flow)
+        send(table, times, r, 0.0 if clients > 0 else arrivals[r], front, flow, 1.0)
 
 
 @inlined
@@ -196,7 +199,7 @@ def replace_ended(  # noqa: PLR0917 - compiled code takes no keywords
 ) -> None:
     """Send a new request for each that ended, while there are any left (none in open loops)."""
     for _ in range(min(ended, table.shape[0] - counters[ISSUED])):
-        send(table, times, counters[ISSUED], flow[NOW], front, flow)
+        send(table, times, counters[ISSUED], flow[NOW], front, flow, front[5])
         counters[ISSUED] += 1
 
 

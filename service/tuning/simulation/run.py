@@ -15,6 +15,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+AGAIN_SHARE = 0.2
+"""Of 1, 0.5, 0.2 and 0.05, the one of the smallest errors on groups left out of the fit."""
+
+
 class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
     """What the API server does before the engine has a request, seconds.
 
@@ -31,6 +35,8 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
     open_share: float = 1.0
     """Share of the service that a request takes which comes at a time of its own, in an open loop:
     what loops and bursts show beyond it is no proof of how many requests a second a host takes."""
+    again_share: float = AGAIN_SHARE
+    """Share of the service that the next request of a loop's client takes: its connection stands."""
 
     def as_array(self, *, is_open: bool) -> Floats:
         """Return the numbers in the kernel's order."""
@@ -42,6 +48,7 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
                 self.service_s * share,
                 self.service_per_token_s * share,
                 self.start_s,
+                self.again_share,
             ]
         )
 
@@ -59,6 +66,7 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
             service_per_token_s=self.service_per_token_s * factor,
             start_s=self.start_s * factor,
             open_share=self.open_share,
+            again_share=self.again_share,
         )
 
 

@@ -54,7 +54,7 @@ class Engine:
     step_seconds: Callable[..., float]
     limits: SchedulerLimits
     groups: list[tuple[int, int, int]]
-    front: tuple[float, float, float, float]
+    front: tuple[float, float, float, float, float]
     window: int
     free: int = 0
     handed_out: int = 0
@@ -77,12 +77,13 @@ class Engine:
             total += extra + (math.ceil(held / block) if block else 0)
         return total
 
-    def send(self, request: Sequence, at: float) -> None:
+    def send(self, request: Sequence, at: float, *, is_first: bool = True) -> None:
         """Send a request to the front end."""
-        latency, per_token, service, service_per_token = self.front
+        latency, per_token, service, service_per_token, again_share = self.front
+        share = 1.0 if is_first else again_share
         request.sent = at
         ready = max(self.taken_in, at + latency + per_token * request.prompt)
-        self.taken_in = ready + service + service_per_token * request.prompt
+        self.taken_in = ready + share * (service + service_per_token * request.prompt)
         request.reached = self.taken_in
         self.on_the_way.append(request)
 
@@ -92,7 +93,7 @@ def run(
     step_seconds: Callable[..., float],
     limits: SchedulerLimits,
     groups: list[tuple[int, int, int]],
-    front: tuple[float, float, float, float],
+    front: tuple[float, float, float, float, float],
     window: int | None,
     prompts: list[int],
     outputs: list[int],
@@ -119,7 +120,7 @@ def run(
             return engine, None
         if concurrency:
             for _ in range(min(ended, len(unsent))):
-                engine.send(unsent.popleft(), engine.now)
+                engine.send(unsent.popleft(), engine.now, is_first=False)
     return engine, everyone
 
 
