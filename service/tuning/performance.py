@@ -431,7 +431,9 @@ def ttft_in_step_s(prepared: Prediction, *, workload: Workload) -> float:
     if load.has_spread or not is_loop or (load.concurrency or 0.0) <= 1:
         return 0.0
     front = prepared.front_end
+    service_s = front.service_s + front.service_per_token_s * load.prompt_tokens
     taken_in_s = front.latency_s + front.latency_per_token_s * load.prompt_tokens
+    taken_in_s += front.again_share * service_s * (load.concurrency or 0.0) / 2
     return taken_in_s + in_step_ttft_s(prepared.price, load=load, limits=prepared.limits)
 
 

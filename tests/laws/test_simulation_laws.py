@@ -247,7 +247,7 @@ def test_one_request_alone_takes_its_chunks_and_its_steps(
         batch = [1, 0, 1, known, min(known, WINDOW), 0, 0]
         expected += step_seconds(values, np.array(batch, dtype=np.float64))
 
-    run = simulate(traffic([prompt], [output], concurrency=1), limits, (0.0,) * 4)
+    run = simulate(traffic([prompt], [output], concurrency=1), limits, (0.0,) * 5)
 
     assert run is not None
     np.testing.assert_allclose(run.times[0, 3:], [first, expected], rtol=1e-9)

@@ -36,7 +36,7 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the service that a request takes which comes at a time of its own, in an open loop:
     what loops and bursts show beyond it is no proof of how many requests a second a host takes."""
     again_share: float = AGAIN_SHARE
-    """Share of the service that the next request of a loop's client takes: its connection stands."""
+    """Share of the service that the later requests of a loop take: their connections stand."""
 
     def as_array(self, *, is_open: bool) -> Floats:
         """Return the numbers in the kernel's order."""
