@@ -34,6 +34,9 @@ LEVEL = 0.82
 halves of the groups know less of a class than the whole."""
 PRIOR_GROUPS = 2.0
 """Weight of all classes beside the groups of one."""
+FEW_GROUPS = 4
+"""A class of fewer groups may widen its band and not narrow it: two that were met by luck are no
+proof."""
 GROUP_DAMPING = 0.3
 """A group of n figures weighs n to the power of one less this."""
 MIN_CELL_GROUPS = 8
@@ -219,7 +222,8 @@ def _hardware_scales(strains: list[Strain]) -> dict[str, float]:
         groups = len({s.group for s in strains if s.hardware == hardware})
         own = np.where(is_own, weights, 0.0)
         mixed = pooled + groups * own / own.sum()
-        scales[hardware] = round(_weighted(sizes, mixed, LEVEL), 3)
+        scale = _weighted(sizes, mixed, LEVEL)
+        scales[hardware] = round(max(scale, 1.0) if groups < FEW_GROUPS else scale, 3)
     return scales
 
 

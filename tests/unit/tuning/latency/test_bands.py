@@ -13,6 +13,7 @@ from service.tuning.latency.bands import (
     performance_band,
     regime_cell,
 )
+from service.tuning.latency.calibration import Calibration
 from service.tuning.simulation.metrics import Summary
 
 TABLE = BandTable(
@@ -109,3 +110,28 @@ def test_every_statistic_gets_a_band_around_it() -> None:
         p: math.log(bands[f"tpot_ms_{p}"][1] / bands[f"tpot_ms_{p}"][0]) for p in ("p50", "p99")
     }
     assert spread["p99"] > spread["p50"]
+
+
+def test_bands_reach_to_clients_in_step_until_points_show_what_they_do() -> None:
+    """Nobody says whether clients stay together; measured points of the configuration do."""
+    summary = Summary(mean=1.1, p50=1.0, p90=1.5, p95=2.0, p99=3.0)
+    predicted = Predicted(
+        ttft=summary,
+        tpot=summary,
+        itl=summary,
+        e2el=summary,
+        output_tokens_per_s=100.0,
+        requests_per_s=2.0,
+    )
+    together = msgspec.structs.replace(predicted, ttft_in_step_s=4.0)
+    shown = Calibration(factors={}, points=3, log_widths={"ttft": 0.1})
+
+    parted = performance_band(predicted, regime=USUAL)
+    reaching = performance_band(together, regime=USUAL)
+
+    assert reaching["ttft_ms_p50"][0] == parted["ttft_ms_p50"][0]
+    assert reaching["ttft_ms_p50"][1] > 4000.0 > parted["ttft_ms_p50"][1]
+    assert reaching["tpot_ms_p50"] == parted["tpot_ms_p50"]
+    assert performance_band(together, regime=USUAL, calibration=shown) == performance_band(
+        predicted, regime=USUAL, calibration=shown
+    )

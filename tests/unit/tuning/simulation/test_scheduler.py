@@ -8,6 +8,7 @@ from api_schemas.engine import EngineConfig
 from api_schemas.slo import LatencyTarget, Slo
 from service.tuning.engine.versions import parse_version
 from service.tuning.latency import price as fields
+from service.tuning.latency.closed_form import LoadShape, in_step_ttft_s
 from service.tuning.memory.plan import KvGroup, KvPlan
 from service.tuning.simulation.bounds import LimitMissed
 from service.tuning.simulation.limits import SchedulerLimits, scheduler_limits
@@ -146,6 +147,15 @@ def test_the_front_end_takes_requests_in_one_after_the_other() -> None:
     assert request_latencies(done).ttft[0] == pytest.approx(0.75 + 1.01)
 
 
+def test_later_requests_of_a_loop_are_taken_in_faster() -> None:
+    """Only the first request of a client opens its connection."""
+    front = FrontEnd(service_s=0.25, again_share=0.2)
+
+    done = run([10, 10], [1, 1], concurrency=1, front=front)
+
+    assert (done.times[:, 1] - done.times[:, 0]).tolist() == pytest.approx([0.25, 0.05])
+
+
 def test_speculation_takes_fewer_steps_for_the_same_tokens() -> None:
     """Two tokens per step nearly halve the steps."""
     plain = run([10], [41])
@@ -228,3 +238,11 @@ def test_a_run_stops_when_too_many_answers_are_late_for_a_limit() -> None:
     assert stopped is not None
     assert whole is not None
     assert (stopped.times == whole.times).all()
+
+
+def test_clients_in_step_wait_for_half_of_all_prompts() -> None:
+    """Eight prompts of 40 tokens take ten steps of 32, and the median one waits for five."""
+    limits = replace(LIMITS, token_budget=32)
+    load = LoadShape(prompt_tokens=40, output_tokens=10, has_spread=False, concurrency=8.0)
+
+    assert in_step_ttft_s(prices(), load=load, limits=limits) == pytest.approx(5 * 1.032)
