@@ -29,10 +29,8 @@ _MOST_STEPS = 64
 _BACK_OFF = 0.8
 """The guides step back to 0.8 of the cap where preemptions begin."""
 _BACK_OFF_STEPS = 4
-_RETREATS = 3
+_RETREATS = 6
 """Caps that are simulated below one whose tokens come too slowly."""
-_WORTH_A_TRY = 1.15
-"""A cap between two others is simulated when it is this far above the lower one."""
 _NO_QUEUE = 0.01
 """Waiting over running requests up to which nobody notices a queue."""
 
@@ -188,7 +186,7 @@ def _cap_without_tails(problem: Problem, refused: Trial) -> int | None:
 def _cap_between(kept: Trial, refused: Trial) -> int | None:
     low, high = kept.sized.admission.value, refused.sized.admission.value
     middle = round_down((low * high) ** 0.5)
-    return middle if low * _WORTH_A_TRY <= middle < high else None
+    return middle if low < middle < high else None
 
 
 def _with_room_for_load(problem: Problem, trial: Trial, simulated: Trial) -> Trial:
