@@ -39,7 +39,7 @@ _PRIORS = {
     "context.per_head@cdna3": Prior(1.0, 0.3),
     "pair": Prior(2.2, 0.2),
     "state": Prior(1.5, 0.3),
-    "scan": Prior(4.0, 0.7),
+    "scan": Prior(4.0, 1.5),
     "activation": Prior(1.0, 0.3),
     "expert_activation": Prior(1.0, 0.4),
     # links, in seconds and in 1 / efficiency

@@ -73,8 +73,6 @@ from service.tuning.latency.price import (
 from service.tuning.simulation.compiled import compiled
 
 Floats = NDArray[np.float64]
-UNLIKE = 0.75
-"""Of 1, 0.75 and 0.6, the one of the smallest errors on groups left out of the fit."""
 
 
 @compiled
@@ -100,12 +98,11 @@ def padded_tokens(tokens: float, max_capture: float) -> float:
 
 @compiled
 def touched_share(log_miss: float, tokens: float) -> float:
-    """Return the share of the experts that a batch reads: those of one token, and ever fewer new.
+    """Return the share of the experts that a batch reads when every token chooses by chance.
 
-    Tokens choose alike, so that each after the first counts as less than a draw of its own.
+    Of groups left out of the fit, no other count of tokens that choose alike does better.
     """
-    draws = tokens if tokens <= 1.0 else 1.0 + UNLIKE * (tokens - 1.0)
-    return 1.0 - math.exp(log_miss * draws)
+    return 1.0 - math.exp(log_miss * tokens)
 
 
 @compiled
