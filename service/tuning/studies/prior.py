@@ -73,7 +73,7 @@ def hopeless(
     """Return why a configuration needs no try; None when it may be worth one.
 
     Only what would not start, or what even at the good end of its band is worse than a trial that
-    was measured and meets the targets.
+    was measured and meets the targets. Where that trial did better than expected, others may too.
     """
     if prior is None:
         return None
@@ -97,12 +97,21 @@ def _beaten(
     best = min(good, key=lambda trial: _cost(trial.measured, objective))
     if objective.metric not in at_best or objective.metric not in best.measured:
         return None
-    if _cost(at_best, objective) <= _cost(best.measured, objective):
+    hoped = at_best[objective.metric] * _surprise(best, objective)
+    if _cost({objective.metric: hoped}, objective) <= _cost(best.measured, objective):
         return None
     return (
-        f"Even at the good end of its band {objective.metric} is {at_best[objective.metric]:.4g}; "
+        f"Even at the good end of its band {objective.metric} is {hoped:.4g}; "
         f"trial {best.number} measured {best.measured[objective.metric]:.4g}."
     )
+
+
+def _surprise(trial: StudyTrial, objective: Objective) -> float:
+    """Return how many times its prediction a trial measured, where that was better; else 1."""
+    predicted = trial.predicted.get(objective.metric)
+    if not predicted or _cost(trial.measured, objective) >= _cost(trial.predicted, objective):
+        return 1.0
+    return trial.measured[objective.metric] / predicted
 
 
 def _cost(figures: Mapping[str, float], objective: Objective) -> float:
