@@ -91,7 +91,7 @@ _PRIORS = {
     "link_latency.": Prior(1.0, 0.14),
     "front_end.": Prior(1.0, 0.21),
     # hosts differ by much more than GPUs, and come with a generation
-    "burst.": Prior(1.0, 1.0),
+    "burst.": Prior(1.0, 0.5),
     "overhead.": Prior(1.0, 0.105),
     "row.": Prior(1.0, 0.21),
     "launch.": Prior(1.0, 0.175),
