@@ -208,3 +208,18 @@ def test_the_same_trials_suggest_the_same_point() -> None:
 
     assert suggest(_request(), trials) == suggest(_request(), list(trials))
     assert suggest(_request(seed=1), trials) != suggest(_request(seed=2), trials)
+
+
+def test_a_model_that_expects_too_little_rules_nothing_out() -> None:
+    """Half of what is measured is expected, the advice already beats every band: all are tried."""
+
+    def pessimist(config: EngineConfig) -> Prior:
+        figures = {_RATE: _truth(config)[_RATE] / 2}
+        return Prior(fits=True, reason=None, figures=figures, at_best={_RATE: 1.2 * figures[_RATE]})
+
+    advised = _truth(_RECOMMENDED)[_RATE]
+    space = {"max_num_seqs": Choices(values=[72, 80, 96])}
+    trials = _run(_search(_request(space=space, max_trials=5), predict=pessimist))
+
+    assert all(1.2 * t.predicted[_RATE] < advised for t in trials)
+    assert [t.state for t in trials] == ["complete"] * 5
