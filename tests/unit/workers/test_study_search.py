@@ -210,8 +210,8 @@ def test_the_same_trials_suggest_the_same_point() -> None:
     assert suggest(_request(seed=1), trials) != suggest(_request(seed=2), trials)
 
 
-def test_a_model_that_expects_too_little_rules_nothing_out() -> None:
-    """Half of what is measured is expected, the advice already beats every band: all are tried."""
+def test_a_model_that_expects_too_little_stops_no_search() -> None:
+    """Half of what is measured is expected, and the advice beats every band: better is found."""
 
     def pessimist(config: EngineConfig) -> Prior:
         figures = {_RATE: _truth(config)[_RATE] / 2}
@@ -222,4 +222,5 @@ def test_a_model_that_expects_too_little_rules_nothing_out() -> None:
     trials = _run(_search(_request(space=space, max_trials=5), predict=pessimist))
 
     assert all(1.2 * t.predicted[_RATE] < advised for t in trials)
-    assert [t.state for t in trials] == ["complete"] * 5
+    tried = {t.config.max_num_seqs for t in trials if t.state == "complete"}
+    assert {80, 96} <= tried
