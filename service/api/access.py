@@ -37,6 +37,7 @@ REQUIRED_SCOPES: Mapping[str, Scope | None] = {
     "listModels": "read",
     "getModel": "read",
     "registerModel": "recommend",
+    "deleteModel": "recommend",
     "listGpus": "read",
     "getGpu": "read",
     "listPresets": "read",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
-from litestar import Response, get, put
+from litestar import Response, delete, get, put
 from litestar.openapi.spec import Example
 from litestar.params import PathParameter, QueryParameter, RawBody
 
@@ -130,6 +130,28 @@ def register_model(model_id: ModelPath, body: RawBody, context: InjectedContext)
         status_code=201 if is_new else 200,
         headers={"Location": _address(wanted)} if is_new else {},
     )
+
+
+@delete(
+    "/models/{model_id:path}",
+    operation_id="deleteModel",
+    summary="Remove a registered model",
+    tags=["catalogues"],
+    sync_to_thread=True,
+    opt=describe(
+        Answer(
+            204,
+            "The registration is gone; a bundled model of that id is known again.",
+            media_types=(),
+        ),
+        problems=("not-found", "store-unavailable"),
+    ),
+)
+def delete_model(model_id: ModelPath, context: InjectedContext) -> None:
+    """Remove what the tenant registered under exactly this id; recommendations made of it stay."""
+    wanted = model_id.removeprefix("/")
+    if not context.models.delete(wanted):
+        raise not_found("registered model", wanted, hint="Bundled models stay.")
 
 
 def _rows(context: Context) -> Iterator[tuple[ModelSummary, list[str]]]:

@@ -30,6 +30,7 @@ _HANDLERS = (
     models.list_models,
     models.get_model,
     models.register_model,
+    models.delete_model,
     gpus.list_gpus,
     gpus.get_gpu,
     presets.list_presets,

@@ -34,6 +34,14 @@ class ModelStore:
             before, _ = pipeline.execute()
         return before is None
 
+    def delete(self, model_id: str) -> bool:
+        """Remove a registered model; tell whether there was one."""
+        with reaching_the_store(), self._client.pipeline(transaction=True) as pipeline:
+            pipeline.delete(self._key(model_id))
+            pipeline.zrem(keys.registered_models(tenant=self._tenant), model_id)
+            removed, _ = pipeline.execute()
+        return bool(removed)
+
     def find(self, model_id: str) -> ModelRecord | None:
         """Return the registered model, or None."""
         return self._read(self._key(model_id))

@@ -42,6 +42,18 @@ def test_models_are_listed_by_id(client: redis.Redis) -> None:
     assert [record.id for record in store.all()] == ["a/x", "b/x", "c/x"]
 
 
+def test_what_was_removed_is_gone_for_its_tenant_alone(client: redis.Redis) -> None:
+    """A removed model is neither found nor listed; others keep theirs, and it may come back."""
+    store, other = ModelStore(client), ModelStore(client, tenant="team-b")
+    store.register(_RECORD)
+    other.register(_RECORD)
+
+    assert [store.delete(_RECORD.id), store.delete(_RECORD.id)] == [True, False]
+    assert (store.find(_RECORD.id), store.all()) == (None, [])
+    assert other.all() == [_RECORD]
+    assert store.register(_RECORD) is True
+
+
 def test_hub_configs_are_kept_for_their_lifetime_apart_from_registered_ones(
     client: redis.Redis,
 ) -> None:

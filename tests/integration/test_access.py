@@ -17,7 +17,12 @@ from litestar.testing import TestClient
 from api_schemas.access import Scope
 from service.api.access import PUBLIC, REQUIRED_SCOPES
 from service.api.bodies import encode
-from service.api.examples import bench_report_request, tuning_request, validation_plan
+from service.api.examples import (
+    bench_report_request,
+    model_registration,
+    tuning_request,
+    validation_plan,
+)
 from service.api.metrics import Metrics
 from service.api.routes import _HANDLERS
 from service.app import create_app
@@ -200,7 +205,10 @@ def test_tenants_see_their_own_records_only(strict_api: Client, make_key: MakeKe
     started = strict_api.post(f"{address}/validations", json=plan, headers=mine)
     report = encode(bench_report_request())
     measured = strict_api.post("/measurements", content=report, headers=mine)
-    own = [address, started.headers["location"], measured.headers["location"]]
+    registered = strict_api.put(
+        "/models/team/own", content=encode(model_registration()), headers=mine
+    )
+    own = [answer.headers["location"] for answer in (made, started, measured, registered)]
 
     for place in own:
         assert strict_api.get(place, headers=mine).status_code == 200
@@ -245,6 +253,19 @@ def test_the_trail_says_who_did_what(strict_api: Client, make_key: MakeKey) -> N
     assert events[1]["actor"] in admin["Authorization"]
     others = strict_api.get("/audit-events", headers=make_key("admin", tenant="team-b"))
     assert others.json()["items"] == []
+
+
+def test_a_removed_model_stands_in_the_trail(strict_api: Client, make_key: MakeKey) -> None:
+    """Registering and removing a model are told with its address; a vain try is not."""
+    key, admin, address = make_key("recommend"), make_key("admin"), "/models/team/own"
+    strict_api.put(address, content=encode(model_registration()), headers=key)
+    for _ in range(2):
+        strict_api.delete(address, headers=key)
+
+    events = strict_api.get("/audit-events", headers=admin).json()["items"]
+
+    trail = [(event["action"], event["target"], event["status"]) for event in events]
+    assert trail == [("deleteModel", address, 204), ("registerModel", address, 201)]
 
 
 def test_a_key_that_asks_too_often_is_told_when(

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from service.api.examples import estimate_request, model_registration
+from service.api.examples import estimate_request, model_registration, tuning_request
 from tests.integration.conftest import Client
 
 _BUNDLED = "meta-llama/Llama-3.1-8B-Instruct"
@@ -47,6 +47,33 @@ def test_a_registration_wins_over_the_bundled_model(api: Client) -> None:
     assert api.get(f"/models/{_BUNDLED}").json()["origin"] == "registered"
     ids = [row["id"] for row in api.get("/models?limit=1000").json()["items"]]
     assert ids.count(_BUNDLED) == 1
+
+
+def test_a_removed_registration_shows_the_bundled_model_again(api: Client) -> None:
+    """DELETE undoes PUT: the next answers are of the bundled model, those stored before stay."""
+    asked = msgspec.to_builtins(tuning_request()) | {"model": {"id": _BUNDLED}}
+    api.put(f"/models/{_BUNDLED}", json=_CONFIG)
+    before = api.post("/recommendations", json=asked)
+
+    removed = api.delete(f"/models/{_BUNDLED}")
+
+    assert (removed.status_code, removed.content) == (204, b"")
+    assert api.get(f"/models/{_BUNDLED}").json()["origin"] == "bundled"
+    assert api.get(before.headers["location"]).content == before.content
+    after = api.post("/recommendations", json=asked).json()
+    weights = [answer["estimate"]["memory"]["weights_gib"] for answer in (before.json(), after)]
+    assert weights[0] < weights[1]
+
+
+@pytest.mark.parametrize("name", [_BUNDLED, "team/mine", "TEAM/OTHER"])
+def test_only_what_was_registered_can_be_removed(api: Client, name: str) -> None:
+    """A bundled model, an unknown one and other letters than the registered ones are 404."""
+    api.put("/models/team/other", json=_CONFIG)
+
+    answer = api.delete(f"/models/{name}")
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
+    assert api.get("/models/team/other").json()["origin"] == "registered"
 
 
 @pytest.mark.parametrize(

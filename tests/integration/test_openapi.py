@@ -86,6 +86,7 @@ def test_operation_ids_are_stable(document: dict[str, Any]) -> None:
         "listModels",
         "getModel",
         "registerModel",
+        "deleteModel",
         "listGpus",
         "getGpu",
         "listPresets",
