@@ -10,6 +10,7 @@ import msgspec
 
 from service.api.problems import Refusal, refuse_field
 from service.field_hints import explain_mistake
+from service.whole_numbers import decode_json
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ def read_body(body: bytes, kind: type[T]) -> T:
         raise refuse_field("", "it is empty; send a JSON object")
     refuse_extremes(body)
     try:
-        read = msgspec.json.decode(body, type=kind)
+        read = decode_json(body, kind)
     except msgspec.ValidationError as error:
         mistake = explain_mistake(str(error), kind)
         raise refuse_field(mistake.pointer, mistake.message) from None

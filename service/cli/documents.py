@@ -11,6 +11,7 @@ import yaml
 from api_schemas.problem import Problem
 from service.field_hints import explain_mistake
 from service.problems import make_problem
+from service.whole_numbers import convert, decode_json
 
 T = TypeVar("T")
 _MAX_BYTES = 16 * 1024 * 1024
@@ -50,8 +51,8 @@ def decode(content: bytes, kind: type[T], *, source: str = "") -> T:
     """Return the Struct that JSON bytes, or YAML for `.yaml` and `.yml`, hold."""
     try:
         if source.endswith((".yaml", ".yml")):
-            return msgspec.convert(yaml.safe_load(content), kind)
-        return msgspec.json.decode(content.removeprefix(BOM_UTF8), type=kind)
+            return convert(yaml.safe_load(content), kind)
+        return decode_json(content.removeprefix(BOM_UTF8), kind)
     except msgspec.ValidationError as error:
         field = explain_mistake(str(error), kind)
         where = field.pointer or "the document"

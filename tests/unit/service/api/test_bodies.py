@@ -71,6 +71,15 @@ def test_what_only_looks_monstrous_is_read(value: bytes) -> None:
     assert read_body(_with_config(value), EstimateRequest).model.id == "a/b"
 
 
+def test_one_number_may_be_written_in_two_ways() -> None:
+    """2.0 is the integer 2; the text "2" is refused with its place."""
+    body = b'{"hardware":{"gpu":"L4","gpus_per_node":%s},"model":{"id":"a/b"}}'
+
+    assert read_body(body % b"2.0", EstimateRequest) == read_body(body % b"2", EstimateRequest)
+    assert _refusal(body % b'"2"').errors[0].pointer == "/hardware/gpus_per_node"
+    assert _refusal(body % b"2.5").errors[0].pointer == "/hardware/gpus_per_node"
+
+
 @pytest.mark.parametrize(
     "body",
     [
