@@ -5,3 +5,5 @@ FAIL = 1
 USAGE = 2
 INCONCLUSIVE = 3
 UNREACHABLE = 4
+CLOSED_PIPE = 141
+"""What a shell shows of a program that SIGPIPE ended: whoever read the output left early."""

@@ -1,6 +1,10 @@
 """The `setpoint` command: offline on the core, or against a running service."""
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import click
 
@@ -18,12 +22,39 @@ from service.cli import (
 )
 from service.cli.client import Unreachable
 from service.cli.documents import Refused
-from service.cli.exit_codes import UNREACHABLE, USAGE
+from service.cli.exit_codes import CLOSED_PIPE, UNREACHABLE, USAGE
 from service.cli.spoken import spoken
 from service.tuning.errors import TuningError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class ClosedPipe(Exception):
+    """Whoever read the output left early, as `head` does."""
+
+
+class _Commands(click.Group):
+    """Leaves closed pipes to `main`: click itself would end with 1, which is a verdict here."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:  # noqa: ANN401  # click's own
+        with _naming_closed_pipes():  # help is printed while the words are read
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  # what click returns
+        with _naming_closed_pipes():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _naming_closed_pipes() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ClosedPipe from error
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="setpoint", prog_name="setpoint")
 def cli() -> None:
     """Tuning-as-a-service for vLLM.
@@ -50,9 +81,14 @@ for command in (
 
 
 def main() -> None:
-    """Run the command line; errors go to standard error, one line each."""
+    """Run the command line; errors go to standard error, one line each.
+
+    When the reader of the output leaves early, as `head` does, it ends without a word.
+    """
     try:
         cli()
+    except ClosedPipe:
+        _leave_closed_pipe()
     except Refused as refusal:
         _fail(spoken(refusal.problem.detail), USAGE)
     except TuningError as error:
@@ -60,8 +96,6 @@ def main() -> None:
         _fail(spoken(where + error.message), USAGE)
     except Unreachable as error:
         _fail(spoken(str(error)), UNREACHABLE)
-    except BrokenPipeError:
-        sys.stderr.close()
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _fail(where + (error.strerror or str(error)), USAGE)
@@ -70,3 +104,11 @@ def main() -> None:
 def _fail(message: str, code: int) -> None:
     click.echo(f"setpoint: {message}", err=True)
     sys.exit(code)
+
+
+def _leave_closed_pipe() -> NoReturn:
+    """End, with what is still to be flushed going nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+    sys.exit(CLOSED_PIPE)

@@ -31,9 +31,15 @@ _PIPED_WIDTH = 160
 _STYLE = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
+class _Page(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `main` how a command ends: rich would end with a code that is a verdict."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Return standard output for tables: brackets stay as they are, and files get wide lines."""
-    found = Console(markup=False)
+    found = _Page(markup=False)
     if not found.is_terminal:
         found.width = _PIPED_WIDTH
     return found

@@ -1,6 +1,7 @@
 """The command line with inputs and outputs as shells hand them over."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from api_schemas.recommendation import TuningRequest
 from service.cli.documents import Refused, decode
+from service.cli.exit_codes import CLOSED_PIPE
 from service.cli.main import cli, main
 from service.cli.recommend import recommend
 
@@ -53,6 +55,36 @@ def test_a_closed_standard_input_is_refused(arguments: list[str]) -> None:
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "setpoint: standard input is closed\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["models"],
+        ["rules", "--json"],
+        ["--help"],
+        ["estimate"],
+        ["recommend", "-f", "-"],
+        ["check", "-", "--format", "json"],
+    ],
+)
+def test_a_reader_that_leaves_ends_the_command_quietly(arguments: list[str]) -> None:
+    """Behind a closed pipe no command complains, or answers with a code that is a verdict."""
+    code = "from service.cli.main import main; main()"
+    reading, writing = os.pipe()
+    os.close(reading)
+    request = "vllm serve Qwen/Qwen3-8B" if arguments[0] == "check" else json.dumps(_REQUEST)
+
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            input=request.encode(),
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr.decode()) == (CLOSED_PIPE, "")
 
 
 def test_a_byte_order_mark_is_no_part_of_the_request() -> None:
