@@ -122,12 +122,25 @@ def _residual(
     return Residual(case, metric, measured, low, high, nearest, regime, counts, is_named)
 
 
-def band_table(unseen: list[Residual], loads: list[Residual], version: str) -> BandTable:
-    """Return the bands that cover the middle 80 % of these residuals.
+class HeldOut(msgspec.Struct, frozen=True):
+    """Residuals of figures that the fit did not know, by how far it was from knowing them."""
 
-    `unseen` are of configurations that the fit did not know, `loads` of loads it did not know of
-    configurations that it did.
-    """
+    unseen: list[Residual]
+    """Of configurations that took no part in it."""
+    loads: list[Residual]
+    """Of loads that took no part, of configurations that did."""
+    strange: list[Residual]
+    """Of GPUs that took no part."""
+
+    def where(self, keeps: Callable[[Case], bool]) -> "HeldOut":
+        """Return the residuals of the cases that are kept."""
+        parts = (self.unseen, self.loads, self.strange)
+        return HeldOut(*([r for r in part if keeps(r.case)] for part in parts))
+
+
+def band_table(held: HeldOut, version: str) -> BandTable:
+    """Return the bands that cover the middle 80 % of these residuals."""
+    unseen, loads = held.unseen, held.loads
     cases = {id(r.case): r.case for r in unseen}.values()
     classes = Counter(name for case in cases for name in case.prepared.work.classes)
     configurations = Counter(case.prepared.work.configuration for case in cases)
@@ -146,11 +159,12 @@ def band_table(unseen: list[Residual], loads: list[Residual], version: str) -> B
     )
     strains = {name: _strains(unseen, m, table.log_factors) for m, name in METRICS.items()}
     of_loads = {name: _strains(loads, m, table.measured_log_factors) for m, name in METRICS.items()}
+    strange = {name: _strains(held.strange, m, table.log_factors) for m, name in METRICS.items()}
     return msgspec.structs.replace(
         table,
         hardware_scale={name: _hardware_scales(some) for name, some in strains.items()},
         measured_hardware_scale={name: _hardware_scales(some) for name, some in of_loads.items()},
-        unknown_scale={name: _unknown_scale(some) for name, some in strains.items()},
+        unknown_scale={name: _unknown_scale(some) for name, some in strange.items()},
     )
 
 
@@ -228,7 +242,10 @@ def _hardware_scales(strains: list[Strain]) -> dict[str, float]:
 
 
 def _unknown_scale(strains: list[Strain]) -> float:
-    """Return the scale that covers figures of any hardware class, each class weighing the same."""
+    """Return the scale that covers GPUs left out of the fit, each hardware class weighing the same.
+
+    Of a GPU that was never measured the fit knows less than of a new model on one that was.
+    """
     counts = Counter(s.hardware for s in strains)
     weights = np.array([1 / counts[s.hardware] for s in strains])
     return round(max(_weighted(np.array([s.size for s in strains]), weights, LEVEL), 1.0), 3)
@@ -239,22 +256,19 @@ def _is_inside(row: Residual, table: BandTable) -> bool:
     return row.low * math.exp(low) <= row.measured <= row.high * math.exp(high)
 
 
-def held_out_coverage(
-    unseen: list[Residual], loads: list[Residual], *, key: Callable[[Case], str]
-) -> dict[str, dict[str, float]]:
+def held_out_coverage(held: HeldOut, *, key: Callable[[Case], str]) -> dict[str, dict[str, float]]:
     """Return how often bands cover figures that took no part in making them.
 
     Every part of the groups (`unseen`) or of the single loads (`loads`) is judged by bands from
     all others; `key` tells which.
     """
-    judged = unseen if key is SPLITS["left_out_group"] else loads
+    judged = held.unseen if key is SPLITS["left_out_group"] else held.loads
     names = sorted({key(r.case) for r in judged})
     hits: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     order = np.random.default_rng(1).permutation(len(names))
     for part in np.array_split(order, min(BAND_FOLDS, len(names))):
         out = {names[i] for i in part}
-        known = ([r for r in some if key(r.case) not in out] for some in (unseen, loads))
-        table = band_table(*known, "others")
+        table = band_table(held.where(lambda case, out=out: key(case) not in out), "others")
         for row in judged:
             if key(row.case) in out and row.counts_for_band:
                 inside = _is_inside(row, table)
@@ -348,7 +362,8 @@ def report(args: argparse.Namespace) -> dict:
         if name == "left_out_group" and args.answers:
             text = "".join(json.dumps(row) + "\n" for row in rows)
             args.answers.write_text(text, "utf-8")
-    unseen, loads = held["left_out_group"], held["left_out_load"]
+    unseen = held["left_out_group"]
+    known = HeldOut(unseen, held["left_out_load"], held["left_out_gpu"])
     body = {
         "version": version,
         "data_fingerprint": fingerprint(),
@@ -359,8 +374,8 @@ def report(args: argparse.Namespace) -> dict:
         "by_gpu_class": error_table(unseen, lambda c: c.row["gpu_class"]),
         "by_family": error_table(unseen, lambda c: c.row["family"]),
         "by_era": error_table(unseen, lambda c: c.row["era"]),
-        "band_coverage": held_out_coverage(unseen, loads, key=SPLITS["left_out_group"]),
-        "band_coverage_of_loads": held_out_coverage(unseen, loads, key=SPLITS["left_out_load"]),
+        "band_coverage": held_out_coverage(known, key=SPLITS["left_out_group"]),
+        "band_coverage_of_loads": held_out_coverage(known, key=SPLITS["left_out_load"]),
         "peers": peer_table(unseen),
         "notes": [
             "errors are relative and absolute; whole groups were left out of the fit",
@@ -369,7 +384,7 @@ def report(args: argparse.Namespace) -> dict:
         ],
     }
     if args.write:
-        bands = msgspec.to_builtins(band_table(unseen, loads, version))
+        bands = msgspec.to_builtins(band_table(known, version))
         (DATA / "bands.json").write_text(json.dumps(bands, indent=1) + "\n", "utf-8")
         (DATA / "accuracy.json").write_text(json.dumps(body, indent=1) + "\n", "utf-8")
     return body

@@ -15,6 +15,10 @@ from service.tuning.models.spec import (
     StateSpace,
 )
 
+_SINK_KERNELS = frozenset({"hopper", "blackwell_hbm", "cdna3", "cdna4"})
+"""Generations with a kernel of their own for attention with sinks (FlashAttention 3, TRT-LLM's of
+FlashInfer, AITER); on others Triton's runs (vLLM v1/attention/backends, `supports_sink`). On A100
+it takes five times as long per pair of tokens: 32,000-token prompts of gpt-oss (gpustack's lab)."""
 _SCAN_CHUNK = 64
 """Tokens of one chunk of the linear-attention prefill kernels (flash-linear-attention)."""
 
@@ -88,11 +92,12 @@ def _grouped_query(
     if place.reads_per_head:
         read *= max(mixer.num_heads / mixer.num_kv_heads, 1.0)
         factors = (*factors, "context.per_head", f"context.per_head{at}")
+    pair: tuple[str, ...] = ("pair", "pair.gqa", f"pair{at}")
+    if mixer.has_sinks and place.generation not in _SINK_KERNELS:
+        factors, pair = (*factors, "context.sinks"), (*pair, "pair.sinks")
     yield Term(price.WINDOW_CONTEXT if is_local else price.CONTEXT, read, factors)
     yield Term(
-        price.WINDOW_PAIR if is_local else price.PAIR,
-        count * flops / place.flops_16bit,
-        ("pair", "pair.gqa", f"pair{at}"),
+        price.WINDOW_PAIR if is_local else price.PAIR, count * flops / place.flops_16bit, pair
     )
 
 

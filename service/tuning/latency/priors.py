@@ -38,6 +38,8 @@ _PRIORS = {
     "context.per_head@cdna2": Prior(1.0, 0.3),
     "context.per_head@cdna3": Prior(1.0, 0.3),
     "pair": Prior(2.2, 0.2),
+    "pair.sinks": Prior(4.0, 0.5),
+    "context.sinks": Prior(1.3, 0.3),
     "state": Prior(1.5, 0.3),
     "scan": Prior(4.0, 1.5),
     "activation": Prior(1.0, 0.3),
