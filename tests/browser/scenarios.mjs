@@ -21,6 +21,11 @@ const QWEN = {
   workload: { preset: "chat", arrivals: { kind: "users", users: 2000 } },
   labels: { team: "search" },
 };
+const CPU = {
+  model: { id: "Qwen/Qwen3-0.6B" },
+  hardware: { gpu: "cpu", host_memory_gib: 16 },
+  workload: { preset: "chat", arrivals: { kind: "closed_loop", max_concurrency: 4 } },
+};
 const TOO_LARGE = {
   model: { id: "meta-llama/Llama-3.1-70B-Instruct" },
   hardware: { gpu: "A100-SXM4-80GB" },
@@ -205,6 +210,19 @@ const scenarios = {
     const least = await (await lower).json();
     assert.ok(least.memory.kv_cache_tokens < answer.memory.kv_cache_tokens);
     await page.getByRole("button", { name: "Reset" }).click();
+    return page;
+  },
+
+  /** An answer for a machine without GPUs speaks of its CPU, beside one for a GPU of both. */
+  async "a-machine-without-gpus-is-called-so"(browser) {
+    const [made, other] = [await ask(CPU), await ask(LLAMA)];
+    const page = await open(browser, { hash: `#/r/${made.id}` });
+    await page.getByRole("heading", { name: "Memory of one CPU" }).waitFor();
+    assert.equal(await page.getByRole("heading", { name: /\bGPUs?\b/ }).count(), 0);
+    await page.goto(`${base}/#/r/${made.id}/what-if`);
+    await page.getByText("Memory of one CPU").waitFor();
+    await page.goto(`${base}/#/compare?a=${made.id}&b=${other.id}`);
+    await page.getByRole("heading", { name: "Memory of one CPU or GPU" }).waitFor();
     return page;
   },
 

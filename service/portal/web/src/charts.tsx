@@ -1,4 +1,4 @@
-// Charts: memory of a GPU, latencies against targets, points to choose from, prediction errors.
+// Charts: memory of a device, latencies against targets, points to choose from, prediction errors.
 import { scaleLinear, scaleLog } from "d3-scale";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { duration, figure, gib, METRICS, quantile, short } from "./format";
@@ -13,7 +13,7 @@ const SEGMENTS: [keyof Memory, string, string][] = [
   ["kv_cache_gib", "KV cache", "kv"],
 ];
 
-/** What one GPU's memory is used for, against its total; beyond the total when it does not fit. */
+/** What one device's memory is used for, against its total; beyond the total when it does not fit. */
 export function MemoryBar({ memory, name, legend = true }: { memory: Memory; name: string; legend?: boolean }) {
   const parts = SEGMENTS.map(([key, label, kind]) => ({
     label,
@@ -76,7 +76,7 @@ function MemoryLegend({ memory, fits }: { memory: Memory; fits: boolean }) {
       {!fits && (
         <li>
           <span class="swatch limit total" aria-hidden="true" />
-          end of the GPU <b>{gib(memory.total_gib)}</b>
+          all there is <b>{gib(memory.total_gib)}</b>
         </li>
       )}
     </ul>

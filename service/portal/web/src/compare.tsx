@@ -2,7 +2,7 @@
 import { useEffect } from "preact/hooks";
 import { getRecommendation } from "./api";
 import { MemoryBar } from "./charts";
-import { arrivals, figure, lengths, modelName, moment, target, value } from "./format";
+import { arrivals, device, figure, lengths, modelName, moment, target, value } from "./format";
 import { useLoaded } from "./hooks";
 import { FigureTable } from "./overview";
 import { Card, Failure, Labels, Pill, Waiting } from "./parts";
@@ -105,6 +105,7 @@ export function ComparePage({ first, second }: { first: string; second: string }
       </div>
     );
   const [a, b] = loaded.value;
+  const kinds = new Set([a, b].map((record) => device(record.request.hardware.gpu)));
   return (
     <div class="page">
       <h1>Compare</h1>
@@ -116,7 +117,7 @@ export function ComparePage({ first, second }: { first: string; second: string }
         <Card title="Figures of one copy">
           <FigureTable columns={[["A", a.estimate], ["B", b.estimate]]} />
         </Card>
-        <Card title="Memory of one GPU">
+        <Card title={`Memory of one ${[...kinds].join(" or ")}`}>
           {a.estimate.memory && <MemoryBar memory={a.estimate.memory} name="A" />}
           {b.estimate.memory && <MemoryBar memory={b.estimate.memory} name="B" />}
         </Card>

@@ -20,9 +20,14 @@ export function figure(value: number | null | undefined): string {
   return Math.abs(value) >= 1000 ? whole.format(value) : significant.format(value);
 }
 
-/** So many devices: GPUs, or CPUs where the answer is for one. */
+/** What a part is called: a GPU, or a CPU where the answer is for one. */
+export function device(part: string): string {
+  return part === "CPU" ? "CPU" : "GPU";
+}
+
+/** So many devices. */
 export function devices(number: number, part: string): string {
-  const kind = part === "CPU" ? "CPU" : "GPU";
+  const kind = device(part);
   return `${count(number)} ${kind}${number === 1 ? "" : "s"}`;
 }
 

@@ -1,9 +1,9 @@
 // Memory, latency, the points to choose from, findings, and what was assumed.
 import { useState } from "preact/hooks";
 import { LatencyChart, MemoryBar, type Point, PointPlot, VERDICTS } from "./charts";
-import { arrivals, count, devices, duration, figure, gib, lengths, METRICS, NONE, percent, value, words } from "./format";
+import { arrivals, count, device, devices, duration, figure, gib, lengths, METRICS, NONE, percent, value, words } from "./format";
 import { Card, Findings, Pill } from "./parts";
-import type { AllCopies, Alternative, Candidate, Config, Estimate, LatencyName, Outcome, Recommendation } from "./types";
+import type { AllCopies, Candidate, Config, Estimate, LatencyName, Outcome, Recommendation } from "./types";
 
 const LATENCIES: LatencyName[] = ["ttft", "tpot", "itl", "e2el"];
 
@@ -11,8 +11,9 @@ function MemoryCard({ record }: { record: Recommendation }) {
   const { memory } = record.estimate;
   if (!memory) return null;
   const band = memory.band["kv_cache_tokens"];
+  const kind = device(record.request.hardware.gpu);
   return (
-    <Card title="Memory of one GPU" note="The GPU with the least room. The mark is the share that vLLM may use.">
+    <Card title={`Memory of one ${kind}`} note={`The ${kind} with the least room. The mark is the share that vLLM may use.`}>
       <MemoryBar memory={memory} name={record.estimate.fits ? "Recommended" : "The closest settings"} />
       {record.baseline.memory && <MemoryBar memory={record.baseline.memory} name="vLLM's defaults" legend={false} />}
       {memory.kv_cache_tokens > 0 && (
@@ -112,7 +113,7 @@ interface Choice {
   facts: [string, string][];
 }
 
-function choicesFromCompared(compared: Candidate[], alternatives: Alternative[]): Choice[] {
+function choicesFromCompared(compared: Candidate[], { alternatives, request }: Recommendation): Choice[] {
   return compared.map((item, index) => {
     const other = alternatives.find((one) => JSON.stringify(one.config) === JSON.stringify(item.config));
     return {
@@ -132,7 +133,7 @@ function choicesFromCompared(compared: Candidate[], alternatives: Alternative[])
       facts: [
         ["Capacity", `${figure(item.capacity_output_tokens_per_s)} output tokens/s`],
         ["Mean answer", duration(item.answer_ms)],
-        ["GPUs", count(item.gpus)],
+        [`${device(request.hardware.gpu)}s`, count(item.gpus)],
         ["Targets", item.meets_slo ? "held" : "one is missed"],
       ],
     };
@@ -174,7 +175,7 @@ function choicesFromAlternatives(record: Recommendation): Choice[] {
 function TradeOffs({ record, onTry }: OverviewProps) {
   const compared = record.compared ?? [];
   const choices = compared.length
-    ? choicesFromCompared(compared, record.alternatives)
+    ? choicesFromCompared(compared, record)
     : choicesFromAlternatives(record);
   const [selected, setSelected] = useState(choices.find((item) => item.point.kind === "chosen")?.point.id ?? "");
   if (choices.length < 2) return null;

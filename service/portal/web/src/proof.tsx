@@ -19,7 +19,7 @@ const TERMINAL = ["succeeded", "failed", "cancelled", "timed_out"];
 const STAGES = ["queued", "leasing", "starting", "warming_up", "measuring"];
 const WORDS: Record<string, string> = {
   queued: "Queued",
-  leasing: "Waiting for GPUs",
+  leasing: "Waiting for devices",
   starting: "Starting vLLM",
   warming_up: "Warming up",
   measuring: "Measuring",

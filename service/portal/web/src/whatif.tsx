@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { estimate as ask } from "./api";
 import { MemoryBar, VERDICTS } from "./charts";
-import { arrivals, count, duration, figure, METRICS, quantile, words } from "./format";
+import { arrivals, count, device, duration, figure, METRICS, quantile, words } from "./format";
 import { useRested, useUniqueId } from "./hooks";
 import { Card, Failure, Findings, Pill } from "./parts";
 import type { Arrivals, Config, Estimate, Json, Outcome, Recommendation, Slo, Workload } from "./types";
@@ -183,7 +183,7 @@ function Outcomes({ outcomes }: { outcomes: Outcome[] }) {
   );
 }
 
-function Answer({ now, before, busy }: { now: Estimate; before: Estimate; busy: boolean }) {
+function Answer({ now, before, kind, busy }: { now: Estimate; before: Estimate; kind: string; busy: boolean }) {
   const read = (item: Estimate) => [
     ["First token p95", duration(item.performance?.ttft_ms.p95)],
     ["Per token p95", duration(item.performance?.tpot_ms.p95)],
@@ -203,7 +203,7 @@ function Answer({ now, before, busy }: { now: Estimate; before: Estimate; busy: 
         {now.performance?.saturated && <Pill tone="bad">Overloaded: the queue grows</Pill>}
         {busy && <span class="spinner" aria-hidden="true" />}
       </p>
-      {now.memory && <MemoryBar memory={now.memory} name="Memory of one GPU" />}
+      {now.memory && <MemoryBar memory={now.memory} name={`Memory of one ${kind}`} />}
       <Outcomes outcomes={now.slo} />
       <table>
         <thead>
@@ -248,7 +248,8 @@ export function WhatIfTab({ record, start }: { record: Recommendation; start: Co
       onChange={(value) => set(name, value)}
     />
   );
-  const { gpus_per_node, nodes = 1 } = record.request.hardware;
+  const { gpu, gpus_per_node, nodes = 1 } = record.request.hardware;
+  const kind = device(gpu);
   const sizes = [1, 2, 4, 8, 16, 32].filter((size) => size <= (gpus_per_node ?? 1) * nodes);
   const size = sizeOfLoad(base);
   const amounts = size ? FACTORS.map((factor) => Number((size.amount * factor).toPrecision(3))) : [];
@@ -269,7 +270,7 @@ export function WhatIfTab({ record, start }: { record: Recommendation; start: Co
         <StepSlider
           name="gpu_memory_utilization"
           label="gpu_memory_utilization"
-          unit="of the GPU"
+          unit={`of the ${kind}`}
           steps={withValue(
             Array.from({ length: 50 }, (_, index) => (50 + index) / 100),
             numberOf("gpu_memory_utilization"),
@@ -313,7 +314,7 @@ export function WhatIfTab({ record, start }: { record: Recommendation; start: Co
       </Card>
       <Card title="Prediction">
         {error && <Failure error={error} />}
-        <Answer now={now} before={reference} busy={busy} />
+        <Answer now={now} before={reference} kind={kind} busy={busy} />
       </Card>
     </div>
   );
