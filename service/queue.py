@@ -7,9 +7,9 @@ queues of their own, so that nobody draws a ticket for what its node is too smal
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import redis
@@ -46,6 +46,29 @@ class _Layout(msgspec.Struct, frozen=True):
     pipeline_parallel_size: int | None = None
     data_parallel_size: int | None = None
     prefill_context_parallel_size: int | None = None
+
+
+RecordT = TypeVar("RecordT")
+_Record_co = TypeVar("_Record_co", covariant=True)
+
+
+class RunStore(Protocol[_Record_co]):
+    """Where runs of one kind are kept."""
+
+    def unfinished(self) -> list[str]:
+        """Return the ids of those that have not ended."""
+
+    def find(self, identifier: str) -> _Record_co | None:
+        """Return a record, or None."""
+
+    def waiting_run(self, identifier: str) -> WaitingRun:
+        """Return the entry under which it waits, or waited, for a worker."""
+
+    def cancel_requested(self, identifier: str) -> bool:
+        """Tell whether somebody asked to end it."""
+
+    def is_claimed(self, identifier: str) -> bool:
+        """Tell whether a live process works on it."""
 
 
 class NoWorker(Exception):
@@ -226,7 +249,18 @@ def add_ticket(
 
 
 def heal(client: redis.Redis, store: ValidationStore, *, now: datetime) -> list[str]:
-    """Give runs whose process was lost back to the queue, or end them; return their ids.
+    """Give validations whose process was lost back to the queue, or end them; return their ids.
+
+    Raises:
+        StoreUnavailable: The store did not answer.
+    """
+    return heal_runs(client, store, go_on=lambda lost: start_again(client, store, lost, now=now))
+
+
+def heal_runs(
+    client: redis.Redis, store: RunStore[RecordT], *, go_on: Callable[[RecordT], None]
+) -> list[str]:
+    """Let each run go on whose process was lost, or end it; return their ids.
 
     A run is lost when it neither waits nor is claimed; it is claimed in the step in which it stops
     to wait, so that asking in this order never finds a living one lost. One that waits although
@@ -238,16 +272,16 @@ def heal(client: redis.Redis, store: ValidationStore, *, now: datetime) -> list[
     healed, queues = [], set()
     for identifier in store.unfinished():
         try:
-            validation = store.find(identifier)
+            record = store.find(identifier)
         except UnreadableRecord:  # left to `service.unserved`
             continue
-        if validation is None:
+        if record is None:
             continue
         run = store.waiting_run(identifier)
         if is_waiting(client, run) and not store.cancel_requested(identifier):
             queues.add((run.queue, run.devices))
         elif not store.is_claimed(identifier):
-            start_again(client, store, validation, now=now)
+            go_on(record)
             healed.append(identifier)
     add_missing_tickets(client, queues)
     return healed

@@ -7,11 +7,9 @@ import redis
 from api_schemas.study import Study, StudyRequest
 from api_schemas.validation import Failure, ValidationPlan
 from service.identifiers import timestamp
-from service.queue import add_missing_tickets, add_ticket, queue_of
-from service.store.decoding import UnreadableRecord
+from service.queue import add_ticket, heal_runs, queue_of
 from service.store.studies import StudyStore
 from service.store.validations import Change
-from service.store.waiting import is_waiting
 from service.telemetry import current_traceparent
 
 MAX_ATTEMPTS = 5
@@ -81,22 +79,7 @@ def heal_studies(client: redis.Redis, store: StudyStore, *, now: datetime) -> li
     Raises:
         StoreUnavailable: The store did not answer.
     """
-    healed, queues = [], set()
-    for identifier in store.unfinished():
-        try:
-            study = store.find(identifier)
-        except UnreadableRecord:  # left to `service.unserved`
-            continue
-        if study is None:
-            continue
-        run = store.waiting_run(identifier)
-        if is_waiting(client, run) and not store.cancel_requested(identifier):
-            queues.add((run.queue, run.devices))
-        elif not store.is_claimed(identifier):
-            go_on(client, store, study, now=now)
-            healed.append(identifier)
-    add_missing_tickets(client, queues)
-    return healed
+    return heal_runs(client, store, go_on=lambda lost: go_on(client, store, lost, now=now))
 
 
 def go_on(client: redis.Redis, store: StudyStore, study: Study, *, now: datetime) -> None:
