@@ -60,7 +60,7 @@ def _rotation_request() -> RotationRequest:
     opt=describe(
         _created_answer("The key, shown this once."),
         body=Body(ApiKeyRequest, "Name, scopes and lifetime.", {"for a pipeline": _key_request}),
-        problems=("too-large", "unsupported-media-type", "store-unavailable"),
+        problems=("store-unavailable",),
     ),
 )
 def create_api_key(body: RawBody, context: InjectedContext) -> Response[bytes]:
@@ -147,13 +147,7 @@ def revoke_api_key(key_id: ApiKeyId, context: InjectedContext) -> Response[bytes
         body=Body(
             RotationRequest, "How long the old key still works.", {"an hour": _rotation_request}
         ),
-        problems=(
-            "too-large",
-            "unsupported-media-type",
-            "not-found",
-            "conflict",
-            "store-unavailable",
-        ),
+        problems=("not-found", "conflict", "store-unavailable"),
     ),
 )
 def rotate_api_key(key_id: ApiKeyId, body: RawBody, context: InjectedContext) -> Response[bytes]:

@@ -9,6 +9,7 @@ from api_schemas.measurement import CalibrationList, CalibrationStatus
 from service.api.bodies import encode
 from service.api.context import InjectedContext
 from service.api.describe import JSON, Answer, describe
+from service.api.paging import GpuFilter
 from service.tuning.hardware.catalogue import catalogue_name
 
 
@@ -26,9 +27,7 @@ from service.tuning.hardware.catalogue import catalogue_name
 def list_calibrations(
     *,
     context: InjectedContext,
-    gpu: Annotated[
-        str | None, QueryParameter(max_length=256, description="GPU name or alias.")
-    ] = None,
+    gpu: GpuFilter = None,
     model: Annotated[
         str | None, QueryParameter(max_length=256, description="Model id that was measured.")
     ] = None,

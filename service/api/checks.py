@@ -9,7 +9,7 @@ from litestar.status_codes import HTTP_200_OK
 from api_schemas.check import CheckFile, CheckReport, CheckRequest
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import JSON, MARKDOWN, Answer, Body, describe
+from service.api.describe import JSON, MARKDOWN, OF_TUNING, Answer, Body, describe
 from service.api.entity_tags import unless_current
 from service.api.negotiation import choose_media_type
 from service.reports.junit import render_junit
@@ -75,15 +75,7 @@ def _calibrations(asked: CheckRequest, context: Context) -> Calibrations:
             "Files, a command or a configuration; hardware and model where memory shall be judged.",
             {"a compose file": _request},
         ),
-        problems=(
-            "too-large",
-            "unsupported-media-type",
-            "unknown-model",
-            "unknown-gpu",
-            "unknown-engine-version",
-            "unsupported-architecture",
-            "store-unavailable",
-        ),
+        problems=(*OF_TUNING, "store-unavailable"),
         request_headers=("If-None-Match",),
     ),
 )

@@ -10,6 +10,20 @@ MARKDOWN = "text/markdown"
 TEXT = "text/plain"
 EVENTS = "text/event-stream"
 
+IDEMPOTENCY_KEY = "Idempotency-Key"
+OF_TUNING: tuple[ProblemCode, ...] = (
+    "unknown-model",
+    "unknown-gpu",
+    "unknown-engine-version",
+    "unsupported-architecture",
+)
+"""Problems of requests that name model, hardware and release."""
+_OF_BODIES: tuple[ProblemCode, ...] = ("too-large", "unsupported-media-type")
+_OF_IDEMPOTENCY_KEYS: tuple[ProblemCode, ...] = (
+    "idempotency-in-progress",
+    "idempotency-key-reused",
+)
+
 Example = Callable[[], Any]
 """Makes an example when the document is asked for, so that it is never out of date."""
 
@@ -77,8 +91,17 @@ def describe(
     problems: tuple[ProblemCode, ...] = (),
     request_headers: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return the `opt` of a route that answers so."""
+    """Return the `opt` of a route that answers so.
+
+    What every route with a body refuses, or with an idempotency key, goes without saying.
+    """
+    implied = _OF_BODIES if body is not None else ()
+    if IDEMPOTENCY_KEY in request_headers:
+        implied += _OF_IDEMPOTENCY_KEYS
     description = Description(
-        answers=answers, body=body, problems=problems, request_headers=request_headers
+        answers=answers,
+        body=body,
+        problems=(*problems, *implied),
+        request_headers=request_headers,
     )
     return {KEY: description}

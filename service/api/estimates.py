@@ -10,7 +10,7 @@ from api_schemas.estimate import Estimate, EstimateRequest
 from service.api import examples
 from service.api.bodies import encode, read_body
 from service.api.context import InjectedContext
-from service.api.describe import JSON, Answer, Body, describe
+from service.api.describe import JSON, OF_TUNING, Answer, Body, describe
 from service.api.entity_tags import unless_current
 
 
@@ -35,15 +35,7 @@ from service.api.entity_tags import unless_current
             "The configuration to judge.",
             {"chat on one H100": examples.estimate_request},
         ),
-        problems=(
-            "too-large",
-            "unsupported-media-type",
-            "unknown-model",
-            "unknown-gpu",
-            "unknown-engine-version",
-            "unsupported-architecture",
-            "store-unavailable",
-        ),
+        problems=(*OF_TUNING, "store-unavailable"),
         request_headers=("If-None-Match",),
     ),
 )

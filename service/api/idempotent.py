@@ -15,6 +15,7 @@ import msgspec
 from litestar import Request, Response
 
 from service.api.context import Context
+from service.api.describe import IDEMPOTENCY_KEY
 from service.api.problems import Refusal, refuse_field
 from service.identifiers import ENTROPY_BYTES, time_ordered_id
 from service.log import get_logger
@@ -23,7 +24,6 @@ from service.store.client import StoreUnavailable
 from service.store.idempotency import Attempt, ClaimState, IdempotencyStore, KeyedAnswer
 from service.tuning.errors import TuningError
 
-HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _RETRY_AFTER_S = "1"
@@ -120,14 +120,14 @@ def _renewing(store: IdempotencyStore, key: str, *, token: str) -> Iterator[None
 
 def _idempotency_key(request: AnyRequest) -> str | None:
     """Return the key that was given, without the quotes of a structured field."""
-    given = request.headers.getall(HEADER.lower(), [])
+    given = request.headers.getall(IDEMPOTENCY_KEY.lower(), [])
     if not given:
         return None
     key = given[0].strip()
     if len(key) > 1 and key.startswith('"') and key.endswith('"'):
         key = key[1:-1]
     if len(given) > 1 or not _KEY.fullmatch(key):
-        raise refuse_field(HEADER, "must be one text of 1 to 255 visible ASCII characters")
+        raise refuse_field(IDEMPOTENCY_KEY, "must be one text of 1 to 255 visible ASCII characters")
     return key
 
 
@@ -142,7 +142,7 @@ def _refusal(state: ClaimState) -> Refusal:
     if state is ClaimState.REUSED:
         return Refusal(
             "idempotency-key-reused",
-            f"{HEADER} came with another path or body within the last "
+            f"{IDEMPOTENCY_KEY} came with another path or body within the last "
             f"{keys.IDEMPOTENCY_LIFETIME_S // 3600} hours; use a new one.",
         )
     return Refusal(

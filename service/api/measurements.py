@@ -16,9 +16,9 @@ from api_schemas.measurement import (
 from service.api import examples
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import JSON, Answer, Body, describe, leads_to
-from service.api.idempotent import HEADER, REPLAYED, answer_once
-from service.api.paging import PageCursor, PageSize, next_link, position_of
+from service.api.describe import IDEMPOTENCY_KEY, JSON, OF_TUNING, Answer, Body, describe, leads_to
+from service.api.idempotent import REPLAYED, answer_once
+from service.api.paging import GpuFilter, ModelFilter, PageCursor, PageSize, next_link, position_of
 from service.api.problems import not_found
 from service.store.cursor import encode_cursor
 from service.store.measurements import MeasurementFilters
@@ -60,18 +60,8 @@ _CREATED, _KNOWN = 201, 200
                 "a result of vllm bench serve": examples.bench_report_request,
             },
         ),
-        problems=(
-            "too-large",
-            "unsupported-media-type",
-            "unknown-model",
-            "unknown-gpu",
-            "unknown-engine-version",
-            "unsupported-architecture",
-            "idempotency-in-progress",
-            "idempotency-key-reused",
-            "store-unavailable",
-        ),
-        request_headers=(HEADER,),
+        problems=(*OF_TUNING, "store-unavailable"),
+        request_headers=(IDEMPOTENCY_KEY,),
     ),
 )
 def create_measurement(
@@ -102,10 +92,8 @@ def create_measurement(
 def list_measurements(
     *,
     context: InjectedContext,
-    model: Annotated[str | None, QueryParameter(max_length=256, description="Model id.")] = None,
-    gpu: Annotated[
-        str | None, QueryParameter(max_length=256, description="GPU name or alias.")
-    ] = None,
+    model: ModelFilter = None,
+    gpu: GpuFilter = None,
     engine_version: Annotated[
         str | None, QueryParameter(max_length=32, description="vLLM version as it was stated.")
     ] = None,

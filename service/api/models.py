@@ -101,12 +101,7 @@ def get_model(model_id: ModelPath, context: InjectedContext) -> Response[bytes]:
             "The model's config.json, and the size of its checkpoint when known.",
             {"a small Llama": examples.model_registration},
         ),
-        problems=(
-            "too-large",
-            "unsupported-media-type",
-            "unsupported-architecture",
-            "store-unavailable",
-        ),
+        problems=("unsupported-architecture", "store-unavailable"),
     ),
 )
 def register_model(model_id: ModelPath, body: RawBody, context: InjectedContext) -> Response[bytes]:

@@ -1,4 +1,4 @@
-"""Pages of lists: cursors in and out."""
+"""Pages of lists: cursors in and out, and what several lists are filtered by."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -15,6 +15,8 @@ PageCursor = Annotated[
         max_length=128, description="Where the page starts: `next_cursor` of the last one."
     ),
 ]
+ModelFilter = Annotated[str | None, QueryParameter(max_length=256, description="Model id.")]
+GpuFilter = Annotated[str | None, QueryParameter(max_length=256, description="GPU name or alias.")]
 PageSize = Annotated[int, QueryParameter(ge=1, le=200, description="Rows of the page.")]
 
 

@@ -23,12 +23,21 @@ from service.api import examples
 from service.api.access import require
 from service.api.bodies import encode, read_body
 from service.api.context import Context, InjectedContext
-from service.api.describe import JSON, MARKDOWN, Answer, Body, describe, leads_to
+from service.api.describe import (
+    IDEMPOTENCY_KEY,
+    JSON,
+    MARKDOWN,
+    OF_TUNING,
+    Answer,
+    Body,
+    describe,
+    leads_to,
+)
 from service.api.entity_tags import entity_tag, is_current
-from service.api.idempotent import HEADER, REPLAYED, Making, answer_once
+from service.api.idempotent import REPLAYED, Making, answer_once
 from service.api.limits import reserve_gpu_minutes
 from service.api.negotiation import choose_media_type
-from service.api.paging import PageCursor, PageSize, next_link, position_of
+from service.api.paging import GpuFilter, ModelFilter, PageCursor, PageSize, next_link, position_of
 from service.api.problems import not_found
 from service.api.proof import check_plan, start_validation
 from service.identifiers import timestamp
@@ -80,19 +89,8 @@ class _Files(msgspec.Struct):
             "Model, hardware, load and targets.",
             {"chat with two targets": examples.tuning_request},
         ),
-        problems=(
-            "too-large",
-            "unsupported-media-type",
-            "unknown-model",
-            "unknown-gpu",
-            "unknown-engine-version",
-            "unsupported-architecture",
-            "no-worker",
-            "idempotency-in-progress",
-            "idempotency-key-reused",
-            "store-unavailable",
-        ),
-        request_headers=(HEADER,),
+        problems=(*OF_TUNING, "no-worker", "store-unavailable"),
+        request_headers=(IDEMPOTENCY_KEY,),
     ),
 )
 def create_recommendation(
@@ -126,10 +124,8 @@ def create_recommendation(
 def list_recommendations(
     *,
     context: InjectedContext,
-    model: Annotated[str | None, QueryParameter(max_length=256, description="Model id.")] = None,
-    gpu: Annotated[
-        str | None, QueryParameter(max_length=256, description="GPU name or alias.")
-    ] = None,
+    model: ModelFilter = None,
+    gpu: GpuFilter = None,
     label: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=321)]] | None,
         QueryParameter(max_items=16, description="`name` or `name=value`; several must all match."),

@@ -8,8 +8,8 @@ from litestar import Response
 from api_schemas.recommendation import UnderstoodRequest
 from service.api.bodies import encode
 from service.api.context import Context
-from service.api.describe import EVENTS, JSON, Answer, Body, Link, describe
-from service.api.idempotent import HEADER, REPLAYED
+from service.api.describe import EVENTS, IDEMPOTENCY_KEY, JSON, Answer, Body, Link, describe
+from service.api.idempotent import REPLAYED
 from service.api.problems import Refusal, not_found
 from service.store.decoding import UnreadableRecord, decode_record
 from service.store.events import Event
@@ -62,17 +62,8 @@ def describe_start(kind: type[Any], body: Body, *, links: tuple[Link, ...]) -> d
             links=links,
         ),
         body=body,
-        problems=(
-            "too-large",
-            "unsupported-media-type",
-            "not-found",
-            "conflict",
-            "no-worker",
-            "idempotency-in-progress",
-            "idempotency-key-reused",
-            "store-unavailable",
-        ),
-        request_headers=(HEADER,),
+        problems=("not-found", "conflict", "no-worker", "store-unavailable"),
+        request_headers=(IDEMPOTENCY_KEY,),
     )
 
 
