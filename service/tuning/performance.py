@@ -286,11 +286,12 @@ def _keeps(
                 summary = _ttft_summary(prepared, state=state, load=load)
             case "e2el":
                 ttft = _ttft_summary(prepared, state=state, load=load)
-                summary = _e2el_summary(ttft, tpot=_tpot_summary(prepared, state), load=load)
+                tpot = _tpot_summary(prepared, state=state, load=load)
+                summary = _e2el_summary(ttft, tpot=tpot, load=load)
             case "tpot":
-                summary = _tpot_summary(prepared, state)
+                summary = _tpot_summary(prepared, state=state, load=load)
             case "itl":
-                summary = _gap_summary(state)
+                summary = _gap_summary(state=state, load=load)
         seconds: float = getattr(summary, statistic_name(target))
         if not is_kept(target, seconds * 1e3):
             return False
@@ -492,9 +493,9 @@ def _mean_figures(
     prepared: Prediction, *, state: SteadyState, load: LoadShape
 ) -> tuple[Performance, Predicted]:
     ttft = _ttft_summary(prepared, state=state, load=load)
-    tpot = _tpot_summary(prepared, state)
+    tpot = _tpot_summary(prepared, state=state, load=load)
     e2el = _e2el_summary(ttft, tpot=tpot, load=load)
-    gaps = _gap_summary(state)
+    gaps = _gap_summary(state=state, load=load)
     rate = prepared.replicas * state.run_requests_per_s
     output_rate = rate * load.output_tokens
     held = load.prompt_tokens + load.output_tokens / 2
@@ -551,7 +552,13 @@ def _ttft_summary(prepared: Prediction, *, state: SteadyState, load: LoadShape) 
     )
 
 
-def _tpot_summary(prepared: Prediction, state: SteadyState) -> Summary:
+_NO_GAPS = Summary(mean=0.0, p50=0.0, p90=0.0, p95=0.0, p99=0.0)
+"""Of answers of one token, as in a simulation of them: no limit between tokens is missed."""
+
+
+def _tpot_summary(prepared: Prediction, *, state: SteadyState, load: LoadShape) -> Summary:
+    if load.output_tokens <= 1:
+        return _NO_GAPS
     tpot_s = state.tpot_s / prepared.work.tokens_per_step
     return Summary(mean=tpot_s, p50=tpot_s, p90=tpot_s, p95=tpot_s, p99=tpot_s)
 
@@ -567,8 +574,10 @@ def _e2el_summary(ttft: Summary, *, tpot: Summary, load: LoadShape) -> Summary:
     )
 
 
-def _gap_summary(state: SteadyState) -> Summary:
+def _gap_summary(*, state: SteadyState, load: LoadShape) -> Summary:
     """Return gaps between tokens: plain steps, and mixed ones in the share that TPOT implies."""
+    if load.output_tokens <= 1:
+        return _NO_GAPS
     spread = state.mixed_step_s - state.plain_step_s
     share = (state.tpot_s - state.plain_step_s) / spread if spread > 0 else 0.0
     points = [state.mixed_step_s if share > 1 - q else state.plain_step_s for q in _GAP_POINTS]

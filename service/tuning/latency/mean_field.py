@@ -19,6 +19,9 @@ token, time from first to last token; seconds."""
 POINT_DECODES, POINT_TAU, POINT_PLAIN, POINT_MIXED, POINT_TTFT, POINT_DECODE_TIME = 0, 1, 2, 3, 4, 5
 NUM_POINT = len(POINT_FIELDS)
 
+LEAST_GAPS = 0.05
+"""Gaps between tokens that a one-token answer counts as having: prompts come at the rate at which
+decoding requests end, which needs some that decode."""
 ROUNDS = 12
 MAX_LOAD = 0.999
 """Share of its capacity that a queue is computed for; beyond, it grows without end."""

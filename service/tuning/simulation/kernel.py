@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.tuning.latency.mean_field import (
+    LEAST_GAPS,
     LOAD_BUDGET,
     LOAD_COMPUTED,
     LOAD_MOST,
@@ -230,7 +231,7 @@ def evaluate(price: Floats, batch: Floats, load: Floats, decodes: float, point: 
     prompt, output = load[LOAD_COMPUTED], load[LOAD_OUTPUT]
     budget, most = load[LOAD_BUDGET], load[LOAD_MOST]
     has_spread = load[LOAD_SPREAD] > 0
-    gaps = max(output - 1, 1e-9)
+    gaps = max(output - 1, LEAST_GAPS)
     cohort = 1.0 if has_spread else min(max(float(math.floor(budget / prompt)), 1.0), most)
     room = max(budget - decodes * price[VERIFY], 0.05 * budget)
     finishing = decodes / gaps
@@ -254,7 +255,7 @@ def evaluate(price: Floats, batch: Floats, load: Floats, decodes: float, point: 
     point[POINT_TTFT] = (wait if decodes > 1 else 0.0) + (
         chunks + min(queue, most * chunks)
     ) * mixed
-    point[POINT_DECODE_TIME] = (output - 1) * tau
+    point[POINT_DECODE_TIME] = gaps * tau
 
 
 @compiled
@@ -262,7 +263,7 @@ def settle_closed(price: Floats, batch: Floats, load: Floats, point: Floats) -> 
     """Fill `point` with the fixed point of a closed loop; return the decodes that saturate it."""
     most = load[LOAD_MOST]
     saturation: float = load[LOAD_BUDGET] / (
-        price[VERIFY] + load[LOAD_COMPUTED] / max(load[LOAD_OUTPUT] - 1, 1e-9)
+        price[VERIFY] + load[LOAD_COMPUTED] / max(load[LOAD_OUTPUT] - 1, LEAST_GAPS)
     )
     evaluate(price, batch, load, 0.9 * most, point)
     for _ in range(ROUNDS):
