@@ -175,6 +175,23 @@ def test_more_gpus_never_make_it_infeasible(request: TuningRequest) -> None:
 
 
 @FEW
+@given(request=requests)
+def test_the_fewest_gpus_are_enough_and_no_more_where_more_are_there(
+    request: TuningRequest,
+) -> None:
+    """What all GPUs carry, the cheapest answer carries too, and idle GPUs never make it dearer."""
+    carried = recommend(changed(request, objective="balanced"))
+    cheap = changed(request, objective="cost")
+
+    few = recommend(cheap)
+
+    assert few.feasible == carried.feasible
+    if few.feasible:
+        assert few.replicas.gpus <= carried.replicas.gpus
+        assert recommend(more_gpus(cheap)).replicas.gpus <= few.replicas.gpus
+
+
+@FEW
 @given(request=requests, factor=st.floats(0.3, 0.95))
 def test_a_tighter_limit_is_kept_or_refused(request: TuningRequest, factor: float) -> None:
     """Tightening the limits never yields a feasible answer that breaks them."""

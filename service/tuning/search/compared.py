@@ -7,7 +7,7 @@ from service.tuning.search.finder import Found
 from service.tuning.search.pareto import pareto_front
 from service.tuning.search.problem import Problem
 from service.tuning.search.ranking import speed_per_s, throughput_tokens_per_s
-from service.tuning.search.trial import Trial
+from service.tuning.search.trial import Trial, try_out, with_capacity
 
 _MOST = 24
 
@@ -20,14 +20,14 @@ def compared_layouts(problem: Problem, found: Found, *, config: EngineConfig) ->
         found: What the search saw.
         config: The settings of the pick, whose token budget was refined after the comparison.
     """
-    trials = found.trials[:_MOST]
+    trials = [_in_picked_copies(problem, found, trial) for trial in found.trials[:_MOST]]
     within = [trial for trial in trials if trial.meets] or trials
     front = pareto_front(within, lambda t: (throughput_tokens_per_s(t), speed_per_s(t)))
     return [
         Compared(
             label=_label(trial),
             config=config
-            if trial is found.reference
+            if layout is found.reference
             else emitted(problem, trial.sized.config, trial.sized.effective),
             copies=trial.copies,
             gpus=trial.gpus,
@@ -35,10 +35,18 @@ def compared_layouts(problem: Problem, found: Found, *, config: EngineConfig) ->
             answer_ms=trial.performance.e2el_ms.mean,
             meets_slo=trial.meets,
             on_front=any(trial is other for other in front),
-            chosen=trial is found.reference,
+            chosen=layout is found.reference,
         )
-        for trial in trials
+        for layout, trial in zip(found.trials, trials, strict=False)
     ]
+
+
+def _in_picked_copies(problem: Problem, found: Found, trial: Trial) -> Trial:
+    """Return a trial; the picked layout's by the closed form in the copies that were picked."""
+    pick = found.pick
+    if pick is None or trial is not found.reference or pick.copies == trial.copies:
+        return trial
+    return with_capacity(problem, try_out(problem, trial.sized, copies=pick.copies))
 
 
 def _label(trial: Trial) -> str:

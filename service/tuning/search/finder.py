@@ -1,5 +1,7 @@
 """The search: size every legal layout, rank by the closed form, simulate the few best."""
 
+from itertools import islice
+
 import msgspec
 
 from service.tuning.search.carried import GENEROUS
@@ -7,10 +9,18 @@ from service.tuning.search.memo import Memo
 from service.tuning.search.misfit import Misfit
 from service.tuning.search.problem import Problem
 from service.tuning.search.ranking import merit, ranked, speed_per_s, throughput_tokens_per_s
-from service.tuning.search.refining import Refined, assess, confirm, is_slow_by_cap, refine
+from service.tuning.search.refining import (
+    Refined,
+    assess,
+    confirm,
+    fewer_copies,
+    is_slow_by_cap,
+    refine,
+)
 from service.tuning.search.settling import (
     DOUBT,
     by_confirmed_capacity,
+    in_enough_copies,
     settle_by_simulation,
     settle_load,
     with_headroom,
@@ -85,16 +95,25 @@ def find_best(problem: Problem) -> Found:
 
 
 def _refined(problem: Problem, trials: list[Trial]) -> list[Refined]:
-    """Return the first few refined; where none keeps the limits, those that a lower cap may help.
+    """Return the first few refined, and where it matters those that a lower cap may help.
 
     Layouts are ranked with the largest cap that their memory carries, which says little where it
-    is the cap that breaks the limits of all.
+    is the cap that breaks the limits: of all, or of one that would need the fewest GPUs.
     """
-    refined = [refine(problem, trial) for trial in trials[:_REFINED]]
-    if any(one.best.meets for one in refined):
+    refined = [_refined_one(problem, trial) for trial in trials[:_REFINED]]
+    if problem.objective != "cost" and any(one.best.meets for one in refined):
         return refined
     helped = (trial for trial in trials[_REFINED:] if is_slow_by_cap(problem, trial))
-    return [*refined, *(refine(problem, trial) for trial in helped)]
+    return [*refined, *(_refined_one(problem, trial) for trial in helped)]
+
+
+def _refined_one(problem: Problem, trial: Trial) -> Refined:
+    """Return the trial refined; its copies are counted again where only a lower cap let it meet."""
+    refined = refine(problem, trial)
+    if problem.objective != "cost" or trial.meets or not refined.best.meets:
+        return refined
+    fewer = fewer_copies(problem, refined.best)
+    return refined if fewer is None else msgspec.structs.replace(refined, best=fewer)
 
 
 def find_some(problem: Problem) -> Found:
@@ -143,9 +162,11 @@ def _confirmed(problem: Problem, shortlist: list[Trial]) -> list[Trial]:
     first = confirm(problem, shortlist[0])
     if all(_is_out_of_reach(one) for one in shortlist):
         return [first]
+    first = in_enough_copies(problem, shortlist[0], first)
     chosen = _worth_simulating(shortlist)
     rivals = [one for one in chosen[1:] if not first.meets or _may_win(problem, one, first)]
-    finalists = ranked(problem, [first, *(confirm(problem, one) for one in rivals)])
+    confirmed = [in_enough_copies(problem, one, confirm(problem, one)) for one in rivals]
+    finalists = ranked(problem, [first, *confirmed])
     if finalists[0].meets:
         return finalists
     rest = [one for one in shortlist if one not in chosen and not _is_out_of_reach(one)]
@@ -164,8 +185,14 @@ def _is_out_of_reach(trial: Trial) -> bool:
 
 
 def _worth_simulating(shortlist: list[Trial]) -> list[Trial]:
-    """Return the first few, and the fastest and the most productive within the limits."""
+    """Return the first few, the first of another layout, and the extremes within the limits.
+
+    Extremes are the fastest and the most productive. A layout with another precision of the cache
+    errs like the first one does, so that it is no second opinion.
+    """
     chosen = shortlist[:_SIMULATED]
+    other = (one for one in shortlist if one.sized.topology != shortlist[0].sized.topology)
+    chosen += [one for one in islice(other, 1) if one not in chosen]
     good = [trial for trial in shortlist if trial.meets]
     for measure in (speed_per_s, throughput_tokens_per_s):
         extreme = max(good, key=measure, default=None)

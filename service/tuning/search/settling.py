@@ -102,6 +102,32 @@ def _with_share(trial: Trial, share: float) -> Trial:
     return msgspec.structs.replace(trial, capacity_factor=max(1.0, factor * share))
 
 
+def in_enough_copies(problem: Problem, trial: Trial, simulated: Trial) -> Trial:
+    """Return the simulated trial in the fewest copies that keep the limits, where more are needed.
+
+    Copies are counted by the closed form, which knows no tails: where the simulation finds that
+    too few of them share the load, more are tried, as far as the hardware holds them.
+    """
+    most = problem.most_copies(trial.sized.topology.gpus)
+    if simulated.meets or not trial.meets or trial.copies >= most:
+        return simulated
+    best = _in_copies(problem, trial, most)
+    if not best.meets:
+        return ranked(problem, [simulated, best])[0]
+    low, high = trial.copies, most
+    while high - low > 1:
+        copies = (low + high) // 2
+        fewer = _in_copies(problem, trial, copies)
+        low, high = (low, copies) if fewer.meets else (copies, high)
+        best = fewer if fewer.meets else best
+    return best
+
+
+def _in_copies(problem: Problem, trial: Trial, copies: int) -> Trial:
+    """Return the trial in another number of copies, simulated."""
+    return confirm(problem, with_capacity(problem, try_out(problem, trial.sized, copies=copies)))
+
+
 def with_headroom(problem: Problem, pick: Trial) -> Trial:
     """Return the pick with its simulated capacity, and copies added until it leaves head-room."""
     pick = with_carried_capacity(problem, pick)

@@ -117,11 +117,18 @@ def _expert_layouts(space: _Space, sizes: tuple[int, ...]) -> Iterator[Topology]
     for size in space.tensor_sizes(enable_expert_parallel=True):
         if size not in sizes:
             yield Topology(tensor_parallel_size=size, enable_expert_parallel=True)
-    gpus = space.node.gpus_per_node
-    if not is_known("data_parallel_size", space.version):
+    if not is_known("data_parallel_size", space.version) or not has_latent_attention(space.spec):
         return
-    if gpus > 1 and has_latent_attention(space.spec) and _spreads_evenly(space.spec, gpus):
-        yield Topology(tensor_parallel_size=1, data_parallel_size=gpus, enable_expert_parallel=True)
+    ranks = _most_even_ranks(space.spec, space.node.gpus_per_node)
+    if ranks > 1:
+        yield Topology(
+            tensor_parallel_size=1, data_parallel_size=ranks, enable_expert_parallel=True
+        )
+
+
+def _most_even_ranks(spec: ModelSpec, gpus: int) -> int:
+    """Return the most GPUs of a node that whole experts spread over evenly; some may stay idle."""
+    return next(ranks for ranks in range(gpus, 0, -1) if _spreads_evenly(spec, ranks))
 
 
 def _spreads_evenly(spec: ModelSpec, ranks: int) -> bool:

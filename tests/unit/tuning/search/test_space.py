@@ -130,3 +130,18 @@ def test_length_shrinks_to_what_is_needed_before_a_layout_is_given_up() -> None:
 
     assert isinstance(sized, Sized)
     assert 9000 <= (sized.plan.max_model_len) <= 10_880
+
+
+def test_a_gpu_more_than_experts_spread_over_takes_no_layout_away() -> None:
+    """Nine GPUs hold the eight data-parallel ranks of 256 experts, and one stays idle."""
+    request = TuningRequest(
+        model=ModelRef(id="deepseek-ai/DeepSeek-V3"),
+        hardware=Hardware(gpu="B200", gpus_per_node=9),
+    )
+
+    layouts = topologies(understand(request)[0])
+
+    assert (
+        Topology(tensor_parallel_size=1, data_parallel_size=8, enable_expert_parallel=True)
+        in layouts
+    )
