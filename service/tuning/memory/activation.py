@@ -22,6 +22,8 @@ from service.tuning.models.spec import (
 )
 
 LOGIT_BYTES = 4
+_ITEMS_WHEN_UNLIMITED = 999
+"""Items of a kind that a prompt may hold unless limited (config/multimodal.py, 0.33.0)."""
 _VIDEO_TOWERS = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "glm4v", "gemma4"})
 
 
@@ -44,6 +46,8 @@ class ProfileRun(msgspec.Struct, frozen=True, kw_only=True):
     is_first_stage: bool
     is_last_stage: bool
     profiles_encoder: bool
+    most_images: int | None = None
+    """Images that all requests together may hold; None when nothing bounds them."""
     has_flash_attention: bool
 
 
@@ -160,20 +164,38 @@ def _encoder_bytes(spec: ModelSpec, run: ProfileRun) -> tuple[float, float]:
         return 0.0, 0.0
     facts = memory_constants()["encoder"]
     row = facts["kinds"].get(tower.kind, facts["default"])
-    tokens = max(row["minimum_budget_tokens"], _whole_image_tokens(tower, run.tokens))
+    tokens = max(row["minimum_budget_tokens"], _whole_image_tokens(tower, run))
     pixels = tokens * row["pixel_values_per_token"] * run.dtype_bytes
     outputs = tokens * spec.hidden_size * run.dtype_bytes
     if row["peak_patches"] == 0:
         return 0.0, pixels + outputs
-    work = row["peak_patches"] * _tower_width(tower, run) * run.dtype_bytes
+    patches = row["peak_patches"] * max(1, tokens // max(1, tower.max_image_tokens))
+    work = patches * _tower_width(tower, run) * run.dtype_bytes
     return pixels + work, pixels + outputs
 
 
-def _whole_image_tokens(tower: VisionTower, budget_tokens: int) -> int:
-    """Return the tokens of as many maximal images as the encoder's budget holds, at least one."""
+def _whole_image_tokens(tower: VisionTower, run: ProfileRun) -> int:
+    """Return the tokens of as many maximal images as one pass of the encoder takes, at least one.
+
+    All of them go through the tower at once (v1/worker/gpu_model_runner.py, qwen3_vl.py, 0.33.0).
+    """
     if tower.max_image_tokens <= 0:
-        return budget_tokens
-    return max(1, budget_tokens // tower.max_image_tokens) * tower.max_image_tokens
+        return run.tokens
+    images = run.tokens // tower.max_image_tokens
+    if run.most_images is not None:
+        images = min(images, run.most_images)
+    return max(1, images) * tower.max_image_tokens
+
+
+def most_images(tower: VisionTower, config: EngineConfig) -> int | None:
+    """Return how many maximal images all requests together may hold (encoder_budget.py, 0.33.0)."""
+    if tower.max_image_tokens <= 0 or not config.max_num_seqs:
+        return None
+    stated = _item_limit((config.limit_mm_per_prompt or {}).get("image"))
+    in_prompt = stated if isinstance(stated, int) else _ITEMS_WHEN_UNLIMITED
+    if isinstance(config.max_model_len, int):
+        in_prompt = min(in_prompt, config.max_model_len // tower.max_image_tokens)
+    return config.max_num_seqs * max(1, in_prompt)
 
 
 def _tower_width(tower: VisionTower, run: ProfileRun) -> float:

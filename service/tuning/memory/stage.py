@@ -20,6 +20,8 @@ from service.tuning.models.spec import ModelSpec
 _EXPLICIT_POOL_SINCE = "0.10.2"
 _GRAPH_ESTIMATE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
 _FLASHINFER_SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
+_ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+"""Names of one setting; newer releases of PyTorch prefer the first (c10/core/AllocatorConfig)."""
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +84,20 @@ def _stage_weight_bytes(
         stage_share=layer_share,
         is_last=is_last,
     )
-    loaded = rank_weight_bytes(asked.spec, asked.layout, stage=index) + added
+    loaded = rank_weight_bytes(
+        asked.spec,
+        asked.layout,
+        stage=index,
+        expandable_segments=_has_expandable_segments(asked.env),
+    )
+    loaded += added
     return max(0.0, loaded - (asked.config.cpu_offload_gb or 0.0) * GIB)
+
+
+def _has_expandable_segments(env: Mapping[str, str]) -> bool:
+    """Whether the environment lets PyTorch's segments grow in place."""
+    stated = next((env[name] for name in _ALLOCATOR_SETTINGS if name in env), "")
+    return "expandable_segments:true" in stated.replace(" ", "").lower()
 
 
 def plan_stage(asked: Deployment, index: int, layers: tuple[int, ...], num_stages: int) -> Stage:
@@ -169,7 +183,7 @@ def _is_on(env: Mapping[str, str], name: str) -> bool | None:
 
 
 def _profile_run(asked: Deployment, *, is_first: bool, is_last: bool) -> activation.ProfileRun:
-    config = asked.config
+    config, tower = asked.config, asked.spec.vision
     tokens = max(1, config.max_num_batched_tokens or 1)
     return activation.ProfileRun(
         version=asked.version,
@@ -185,6 +199,7 @@ def _profile_run(asked: Deployment, *, is_first: bool, is_last: bool) -> activat
         is_first_stage=is_first,
         is_last_stage=is_last,
         profiles_encoder=not config.skip_mm_profiling,
+        most_images=None if tower is None else activation.most_images(tower, config),
         has_flash_attention=supports_bfloat16(asked.node.gpu),
     )
 

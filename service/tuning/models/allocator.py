@@ -14,14 +14,17 @@ _SMALLEST_REST_BYTES = _MIB
 _ALIGNMENT_BYTES = 512
 
 
-def allocated_bytes(sizes: Iterable[float]) -> int:
+def allocated_bytes(sizes: Iterable[float], *, expandable_segments: bool = False) -> int:
     """Return the bytes `torch.cuda.memory_allocated` reports after these allocations.
 
     That is what vLLM logs as the memory its model took. A tensor takes the smallest free block
     that holds it, and keeps the block's tail when the rest is 1 MiB or less; new segments are
     20 MiB for tensors below 10 MiB and whole multiples of 2 MiB above
-    (c10/cuda/CUDACachingAllocator.cpp, PyTorch 2.4 to 2.9, default settings).
+    (c10/cuda/CUDACachingAllocator.cpp, PyTorch 2.4 to 2.9, default settings). Segments that
+    expand split every block to the last 512 bytes, so that no tensor keeps a tail.
     """
+    if expandable_segments:
+        return sum(_up(size, _ALIGNMENT_BYTES) for size in sizes)
     free: list[int] = []
     total = 0
     for size in sizes:

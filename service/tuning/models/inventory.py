@@ -261,13 +261,16 @@ def rank_weights(spec: ModelSpec, layout: ParallelLayout, *, stage: int) -> tupl
 
 
 @functools.lru_cache(maxsize=1024)
-def rank_weight_bytes(spec: ModelSpec, layout: ParallelLayout, *, stage: int) -> float:
+def rank_weight_bytes(
+    spec: ModelSpec, layout: ParallelLayout, *, stage: int, expandable_segments: bool = False
+) -> float:
     """Return the bytes the weights take on the fullest rank of a stage, as vLLM logs them.
 
-    Larger than the sum of the tensors: the caching allocator rounds every large one up.
+    Larger than the sum of the tensors: the caching allocator rounds every large one up, unless
+    its segments expand.
     """
     tensors = stage_tensors(spec, pipeline_parallel_size=layout.pipeline_parallel_size, stage=stage)
-    return _allocated_bytes(tensors, layout)
+    return _allocated_bytes(tensors, layout, expandable_segments=expandable_segments)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -276,7 +279,9 @@ def rank_draft_bytes(spec: ModelSpec, layout: ParallelLayout) -> float:
     return _allocated_bytes(draft_weights(spec), layout)
 
 
-def _allocated_bytes(tensors: tuple[WeightTensor, ...], layout: ParallelLayout) -> float:
+def _allocated_bytes(
+    tensors: tuple[WeightTensor, ...], layout: ParallelLayout, *, expandable_segments: bool = False
+) -> float:
     packed: dict[str, float] = {}
     scales: dict[str, float] = {}
     for tensor in tensors:
@@ -285,4 +290,4 @@ def _allocated_bytes(tensors: tuple[WeightTensor, ...], layout: ParallelLayout) 
         packed[tensor.allocation] = packed.get(tensor.allocation, 0.0) + held * (1 - share)
         scales[tensor.allocation] = scales.get(tensor.allocation, 0.0) + held * share
     sizes = (size for name in packed for size in (packed[name], scales[name]) if size)
-    return float(allocated_bytes(sizes))
+    return float(allocated_bytes(sizes, expandable_segments=expandable_segments))

@@ -11,11 +11,18 @@ from service.tuning.memory.activation import (
     forward_bytes,
     loads_encoder,
     moe_workspace_bytes,
+    most_images,
     sampler_bytes,
 )
 from service.tuning.memory.plan import GIB
 from service.tuning.models.spec import VisionTower
-from tests.unit.tuning.memory.builders import hybrid_model, mixture_model, model
+from tests.unit.tuning.memory.builders import (
+    attention,
+    group,
+    hybrid_model,
+    mixture_model,
+    model,
+)
 
 TOWER = VisionTower(
     kind="pixtral",
@@ -26,6 +33,16 @@ TOWER = VisionTower(
     parameters=400_000_000,
     sharded=False,
     max_image_tokens=3025,
+)
+VIDEO_TOWER = VisionTower(
+    kind="qwen3_vl",
+    num_layers=27,
+    hidden_size=1152,
+    intermediate_size=4304,
+    num_heads=16,
+    parameters=460_000_000,
+    sharded=True,
+    max_image_tokens=16_384,
 )
 
 
@@ -148,21 +165,42 @@ def test_images_stay_cached_beside_the_sampler() -> None:
 @pytest.mark.parametrize("sequences", [16, 256])
 def test_one_maximal_image_sets_the_peak_of_a_video_model(sequences: int) -> None:
     """Qwen3.8-27B-FP8 on an L40S with 0.26 holds 1.41 GiB with 16 sequences as with 256."""
-    tower = VisionTower(
-        kind="qwen3_vl",
-        num_layers=27,
-        hidden_size=1152,
-        intermediate_size=4304,
-        num_heads=16,
-        parameters=460_000_000,
-        sharded=True,
-        max_image_tokens=16_384,
-    )
     run = profile("0.26.0", tokens=2048, sequences=sequences)
 
-    peak = activation_bytes(hybrid_model(vision=tower), run) / GIB
+    peak = activation_bytes(hybrid_model(vision=VIDEO_TOWER), run) / GIB
 
     assert peak == pytest.approx(1.41, abs=0.05)
+
+
+@pytest.mark.parametrize(("tokens", "most", "images"), [(65_536, None, 4), (65_536, 1, 1)])
+def test_all_images_of_the_budget_go_through_the_tower_at_once(
+    tokens: int, most: int | None, images: int
+) -> None:
+    """A log with 65,536 tokens profiles four images; fewer where requests cannot hold them."""
+    narrow = group(1, attention(), width=256)
+    seeing = model(narrow, hidden_size=256, vocab_size=1024, vision=VIDEO_TOWER)
+    one = activation_bytes(seeing, profile(tokens=16_384, sequences=1))
+
+    several = activation_bytes(seeing, profile(tokens=tokens, sequences=1, most_images=most))
+
+    assert several / one == pytest.approx(images, rel=0.07)
+
+
+@pytest.mark.parametrize(
+    ("settings", "images"),
+    [
+        ({"max_num_seqs": 1, "max_model_len": 65_536}, 4),
+        ({"max_num_seqs": 8, "max_model_len": 65_536}, 32),
+        ({"max_num_seqs": 8, "max_model_len": 1024}, 8),
+        ({"max_num_seqs": 8, "limit_mm_per_prompt": {"image": 2}}, 16),
+        ({}, None),
+    ],
+)
+def test_requests_bound_the_images_of_a_pass(
+    settings: dict[str, object], images: int | None
+) -> None:
+    """Every request holds as many images as its length and its limit allow, at least one."""
+    assert most_images(VIDEO_TOWER, EngineConfig(**settings)) == images  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,13 @@ def test_a_rest_serves_a_later_tensor() -> None:
     assert allocated_bytes([24.5 * MIB, 1.25 * MIB]) == 24.5 * MIB + 1.5 * MIB
 
 
+def test_segments_that_expand_leave_no_rests() -> None:
+    """Every tensor then costs its size in units of 512 bytes, however large it is."""
+    sizes = [31.5 * MIB, 24.5 * MIB, 513]
+
+    assert allocated_bytes(sizes, expandable_segments=True) == 56 * MIB + 1024
+
+
 @settings(deadline=None)
 @given(SIZES)
 def test_no_tensor_is_counted_smaller_and_none_much_larger(sizes: list[int]) -> None:
