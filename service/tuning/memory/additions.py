@@ -32,6 +32,8 @@ _DRAFT_VOCABULARY = 32_000
 _DRAFT_INPUTS = {"eagle": 2, "eagle3": 3}
 """Hidden states that an EAGLE drafter joins into one."""
 _ROW_ALIGN = 64
+_LEAN_ROPE_SINCE = "0.32.0"
+"""`mrope_positions_factor` is in the source of 0.32.0; a log of 0.29.0 has the longer table."""
 
 
 def added_weight_bytes(
@@ -50,6 +52,7 @@ def added_weight_bytes(
     """
     added = adapter_bytes(spec, layout, config=config) * stage_share
     added += early_mxfp4_bytes(spec, layout, version=version) * stage_share
+    added += older_rope_bytes(spec, version=version)
     if is_last:
         added += drafter_bytes(spec, layout, config=config, draft=draft)
     return added
@@ -89,6 +92,19 @@ def drafter_bytes(
     if method == "mtp" or method.endswith("_mtp"):
         return _mtp_bytes(spec, alone)
     return 0.0
+
+
+def older_rope_bytes(spec: ModelSpec, *, version: EngineVersion) -> float:
+    """Return what releases with longer rotary tables keep on every rank beside today's, bytes."""
+    if version.since(_LEAN_ROPE_SINCE):
+        return 0.0
+    return float(
+        sum(
+            (cache.older_positions - cache.positions) * cache.dim * _DTYPE_BYTES
+            for cache in spec.rope_caches
+            if cache.older_positions is not None
+        )
+    )
 
 
 def early_mxfp4_bytes(spec: ModelSpec, layout: ParallelLayout, *, version: EngineVersion) -> float:

@@ -146,9 +146,14 @@ def _cache_layer(
         tensor_parallel_size=max(1, config.tensor_parallel_size or 1),
         speculative_tokens=rules.speculative_tokens,
         state_element_bytes=_STATE_DTYPE_BYTES.get(
-            config.mamba_ssm_cache_dtype or "", spec.ssm_state_bytes
+            config.mamba_ssm_cache_dtype or "", _default_state_bytes(spec, config)
         ),
     )
+
+
+def _default_state_bytes(spec: ModelSpec, config: EngineConfig) -> int:
+    """Return the bytes of a state's element when no setting names them."""
+    return max(spec.ssm_state_bytes, _STATE_DTYPE_BYTES.get(config.dtype or "", 0))
 
 
 def _draft_layers(

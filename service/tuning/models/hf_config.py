@@ -89,7 +89,7 @@ def read_config(
         per_layer_vocab_size=text.integer_or(0, "vocab_size_per_layer_input", minimum=0),
         norms_per_layer=family.norms_per_layer,
         learned_positions=_learned_positions(family, reach),
-        ssm_state_bytes=_state_bytes(text),
+        ssm_state_bytes=_state_bytes(text, family),
         supports_pp=family.supports_pp,
         is_multimodal=vision is not None,
         layout_confidence=_confidence(quantization, is_stated=is_stated),
@@ -290,9 +290,11 @@ def _learned_positions(family: Family, reach: Reach) -> int:
             return 0
 
 
-def _state_bytes(text: ConfigFields) -> int:
+def _state_bytes(text: ConfigFields, family: Family) -> int:
     named = text.text("mamba_ssm_dtype") or text.text("mamba_ssm_cache_dtype")
-    return 4 if named is None or "32" in named else 2
+    if named is None:
+        return family.state_bytes
+    return 4 if "32" in named else 2
 
 
 def _confidence(quantization: Quantization | None, *, is_stated: bool) -> Confidence:

@@ -165,6 +165,8 @@ class RopeCache(_Part, frozen=True, kw_only=True):
 
     positions: int
     dim: int
+    older_positions: int | None = None
+    """Positions of the table in older releases, where those were more."""
 
 
 class VisionTower(_Part, frozen=True, kw_only=True):

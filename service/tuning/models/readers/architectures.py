@@ -212,7 +212,7 @@ FAMILIES: Mapping[str, Family] = {
     "Qwen3_5MoeForCausalLM": _GDN_MOE,
     "Qwen3_5ForConditionalGeneration": _seen(_GDN, "qwen3_vl"),
     "Qwen3_5MoeForConditionalGeneration": _seen(_GDN_MOE, "qwen3_vl"),
-    "KimiLinearForCausalLM": Family(layers=hybrid.kimi_linear, rotary=False),
+    "KimiLinearForCausalLM": Family(layers=hybrid.kimi_linear, rotary=False, state_bytes=4),
     "MiniMaxText01ForCausalLM": Family(
         layers=hybrid.minimax_lightning, expert_width="intermediate_size"
     ),
@@ -220,7 +220,7 @@ FAMILIES: Mapping[str, Family] = {
         layers=hybrid.minimax_lightning, expert_width="intermediate_size"
     ),
     "NemotronHForCausalLM": Family(
-        layers=hybrid.nemotron_h, gated=False, norms_per_layer=1, rotary=False
+        layers=hybrid.nemotron_h, gated=False, norms_per_layer=1, rotary=False, state_bytes=4
     ),
     "JambaForCausalLM": Family(layers=hybrid.jamba, expert_width="intermediate_size", rotary=False),
     "BambaForCausalLM": Family(layers=hybrid.bamba),

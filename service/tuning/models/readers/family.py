@@ -55,5 +55,11 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     supports_pp: bool = True
     mtp_layers: int = 0
     """Prediction layers of published checkpoints when the config does not count them."""
+    state_bytes: int = 2
+    """Bytes of an element of recurrent state when nothing says: the model's dtype, or fp32.
+
+    `auto` keeps the state in the model's dtype but for Kimi's delta attention and Nemotron-H
+    (layers/mamba/mamba_utils.py and models/config.py, 0.33.0).
+    """
     joined_hidden_states: int = 0
     """EAGLE heads: the target's hidden states that its projection joins."""

@@ -20,6 +20,7 @@ _LENGTH_WITHOUT_KEY = 2048
 _LONGEST = 2**31
 _LONGEST_WITHOUT_POSITIONS = 2**20
 _ALREADY_SCALED = frozenset({"su", "longrope", "llama3"})
+_MULTIMODAL_TIMES = 4
 _YARN = frozenset({"yarn", "deepseek_yarn", "deepseek_llama_scaling"})
 
 
@@ -147,10 +148,24 @@ def rope_caches(
     for layer_type, width in rotated:
         is_local = has_local_rope and layer_type == "sliding_attention"
         rope = by_type.get(layer_type) or (None if is_local else by_type.get(None))
-        times = multimodal_factor if rope is not None and rope.multimodal else 1
         cache = _rope_cache(rope, positions=positions, width=width, partial=partial)
-        found[rope, is_local, width] = RopeCache(positions=cache.positions * times, dim=cache.dim)
+        if rope is not None and rope.multimodal:
+            cache = _multimodal_cache(cache, times=multimodal_factor)
+        found[rope, is_local, width] = cache
     return tuple(found.values())
+
+
+def _multimodal_cache(cache: RopeCache, *, times: int) -> RopeCache:
+    """Return the table of a model that counts positions of pictures, longer than its text reach.
+
+    All of them held four times the positions (mrope.py of releases to 0.29); Qwen3-VL and what
+    followed it need them once since 0.32 (qwen3_vl.py).
+    """
+    return RopeCache(
+        positions=cache.positions * times,
+        dim=cache.dim,
+        older_positions=cache.positions * _MULTIMODAL_TIMES,
+    )
 
 
 def _linear_rope(factor: float) -> Rope:

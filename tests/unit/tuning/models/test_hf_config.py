@@ -178,6 +178,44 @@ def test_gemma_3_keeps_two_rotary_tables_and_its_stated_length() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("architecture", "times"),
+    [("Qwen2_5_VLForConditionalGeneration", 4), ("Qwen3VLForConditionalGeneration", 1)],
+)
+def test_rotary_tables_of_picture_models_were_four_times_as_long(
+    architecture: str, times: int
+) -> None:
+    """All of them to 0.29; Qwen3-VL and its kin need the positions of the text alone since."""
+    rope = {"type": "default", "mrope_section": [16, 24, 24]}
+    spec = read(llama(architectures=[architecture], rope_scaling=rope))
+    positions = spec.max_position_embeddings
+
+    (table,) = spec.rope_caches
+
+    assert (table.positions, table.older_positions) == (times * positions, 4 * positions)
+
+
+@pytest.mark.parametrize(
+    ("stated", "bytes_"),
+    [({}, 2), ({"mamba_ssm_dtype": "float32"}, 4), ({"mamba_ssm_dtype": "bfloat16"}, 2)],
+)
+def test_recurrent_state_has_the_dtype_of_the_model_unless_the_config_says(
+    stated: dict[str, str], bytes_: int
+) -> None:
+    """Qwen3-Next logs of 0.10.2 hold 16-bit states; Qwen3.5 states 32 bits in its config."""
+    spec = read({**PUBLISHED["Qwen3-Next-80B-A3B"][0], **stated})
+
+    assert spec.ssm_state_bytes == bytes_
+
+
+def test_nemotron_keeps_its_state_in_32_bits() -> None:
+    """Nemotron-H takes float32 when its config does not name a dtype."""
+    config = dict(UNUSUAL["Nemotron-3-Nano"])
+    config.pop("mamba_ssm_cache_dtype", None)
+
+    assert read(config).ssm_state_bytes == 4
+
+
 def test_explicit_layer_types_win() -> None:
     """Windows follow `layer_types`."""
     spec = read(UNUSUAL["gpt-oss-20b"])
