@@ -15,6 +15,8 @@ from service.tuning.memory.plan import KvGroup, KvPlan
 
 _ALIGN_TOKENS = 16
 _LATENT_HYBRID_ALIGN_TOKENS = 128
+_TOKENS_BY_CONCURRENCY_SINCE = "0.20.2"
+"""A log of 0.20.2 prints requests at once times their length, one of 0.20.0 whole groups."""
 _SIMILAR_COUNTS = 1.5
 """Kinds whose layer counts differ by less than this share one group size."""
 
@@ -220,9 +222,17 @@ def printed_concurrency(
 
 def printed_tokens(layout: KvLayout, num_blocks: int, max_model_len: int, rules: KvRules) -> int:
     """Return the KV cache size in tokens as the release prints it."""
-    if rules.is_legacy or not rules.version.since("0.21.0"):
-        return num_blocks // len(layout.groups) * layout.min_block_tokens
+    if rules.is_legacy or not rules.version.since(_TOKENS_BY_CONCURRENCY_SINCE):
+        return num_blocks // len(layout.groups) * _smallest_block(layout, max_model_len, rules)
     return int(num_blocks / max(1, layout.request_blocks(max_model_len)) * max_model_len)
+
+
+def _smallest_block(layout: KvLayout, max_model_len: int, rules: KvRules) -> int:
+    """Return the tokens of the smallest block; a state that is kept once counts as a request."""
+    is_kept_once = layout.recurrent_blocks > 0 and not rules.checkpoints_state
+    if is_kept_once and rules.has_group_manager:
+        return min(layout.min_block_tokens, max_model_len)
+    return layout.min_block_tokens
 
 
 def usable_blocks(num_blocks: int, rules: KvRules) -> int:

@@ -5,9 +5,15 @@ from collections.abc import Mapping
 import pytest
 
 from service.tuning.memory.cache_layers import CacheLayer, cache_layer
-from service.tuning.memory.kv_plan import KvLayout, KvRules, fill_pool, kv_layout
+from service.tuning.memory.kv_plan import (
+    KvLayout,
+    KvRules,
+    fill_pool,
+    kv_layout,
+    printed_tokens,
+)
 from service.tuning.memory.plan import GIB, KvPlan
-from service.tuning.models.spec import Mixer
+from service.tuning.models.spec import Mixer, StateSpace
 from tests.unit.tuning.memory.builders import attention, delta_net, latent, rules
 
 
@@ -83,13 +89,14 @@ def test_qwen_32b_at_tp4_holds_6_full_sequences_in_53_gib() -> None:
         ("0.7.3", 10_000, 10_000 / 3000),
         ("0.8.5", 10_000, 10_000 / 3000),
         ("0.9.2", 10_000, 625 / 188),
-        ("0.20.2", 10_000, 625 / 188),
+        ("0.20.0", 10_000, 625 / 188),
+        ("0.20.2", int(625 / 188 * 3000), 625 / 188),
         ("0.21.0", int(625 / 188 * 3000), 625 / 188),
         ("0.33.0", int(625 / 188 * 3000), 625 / 188),
     ],
 )
 def test_each_release_prints_its_own_figure(version: str, tokens: int, concurrency: float) -> None:
-    """Tokens are blocks x 16 at first, from 0.21 concurrency x length; 3,000 tokens take 188."""
+    """Tokens are blocks x 16 at first, from 0.20.2 concurrency x length; 3,000 tokens take 188."""
     plan = filled(LLAMA_8B, rules(version), gib=625 / 512, length=3000)
 
     assert plan.num_blocks == 625
@@ -243,3 +250,33 @@ def test_purely_recurrent_models_hold_requests_of_any_length() -> None:
 def test_a_model_without_any_cache_has_no_layout() -> None:
     """Nothing to lay out is not a layout of zero bytes."""
     assert kv_layout({}, rules()) is None
+
+
+@pytest.mark.parametrize(("caches_prefixes", "tokens"), [(False, 41 * 2048), (True, 41 * 2080)])
+def test_a_state_that_is_kept_once_is_a_block_as_long_as_a_request(
+    *, caches_prefixes: bool, tokens: int
+) -> None:
+    """Falcon-H1-3B with 0.12 prints 83,968 tokens of 83 blocks of 2,080 for requests of 2,048."""
+    mamba = StateSpace(
+        kind="mamba2",
+        inner_size=4096,
+        state_size=256,
+        num_heads=32,
+        head_dim=128,
+        num_groups=1,
+        conv_kernel=4,
+    )
+    state = cache_layer(
+        mamba,
+        kv_cache_dtype="bfloat16",
+        tensor_parallel_size=1,
+        speculative_tokens=0,
+        state_element_bytes=2,
+    )
+    assert state is not None
+    layers = {kept(attention(kv_heads=2, heads=10)): 32, state: 32}
+    under = rules("0.12.0", checkpoints_state=caches_prefixes)
+    layout = layout_of(layers, under)
+
+    assert layout.min_block_tokens == 2080
+    assert printed_tokens(layout, 83, 2048, under) == tokens
