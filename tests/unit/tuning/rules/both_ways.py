@@ -18,6 +18,7 @@ H100S: Situation = {"gpus": 8}
 _GEMMA_3 = "google/gemma-3-27b-it"
 _QWEN_VL = "Qwen/Qwen2.5-VL-7B-Instruct"
 _AWQ = "Qwen/Qwen2.5-7B-Instruct-AWQ"
+_MODELOPT = {"model": "nvidia/Gemma-4-26B-A4B-NVFP4", "planned": False}
 _MAMBA = "tiiuae/falcon-mamba-7b"
 
 BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
@@ -445,6 +446,11 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
     ),
     ("QNT003", {"model": _AWQ, "quantization": "gptq"}, {"model": _AWQ}),
     ("QNT003", {"quantization": "awq"}, {"quantization": "fp8"}),
+    (
+        "QNT003",
+        _MODELOPT | {"quantization": "compressed-tensors", "release": "0.19.0"},
+        _MODELOPT | {"quantization": "compressed-tensors", "release": "0.20.2"},
+    ),
     (
         "QNT004",
         {"model": _AWQ, "quantization": "awq", "release": "0.9.2"},
