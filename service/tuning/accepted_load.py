@@ -24,6 +24,12 @@ def accepted_workload(workload: Workload, *, max_model_len: int) -> Workload:
     vLLM 0.33.0 entrypoints and v1/core/sched/utils.py). Where every request fits, the workload
     is returned as it is; where none fits, it is returned as it is too, for others to judge.
     """
+    served = served_workload(workload, max_model_len=max_model_len)
+    return workload if served is None else served
+
+
+def served_workload(workload: Workload, *, max_model_len: int) -> Workload | None:
+    """Return the part of the workload that a server with this limit answers; None for no part."""
     if isinstance(workload.arrivals, Trace):
         return _accepted_trace(workload, workload.arrivals, max_model_len)
     prompts, outputs = workload.prompt_tokens, workload.output_tokens
@@ -37,7 +43,7 @@ def accepted_workload(workload: Workload, *, max_model_len: int) -> Workload:
     accept = _accepted if len(content) <= _LARGEST_KEPT_BYTES else _accepted.__wrapped__
     accepted = accept(content, max_model_len)
     if accepted is None:
-        return workload
+        return None
     return msgspec.structs.replace(workload, prompt_tokens=accepted[0], output_tokens=accepted[1])
 
 
@@ -86,7 +92,7 @@ def _cut(lengths: Lengths, limit: int) -> Lengths:
     return SampleLengths(tokens=[max(1, math.floor(tokens)) for tokens in drawn])
 
 
-def _accepted_trace(workload: Workload, trace: Trace, limit: int) -> Workload:
+def _accepted_trace(workload: Workload, trace: Trace, limit: int) -> Workload | None:
     rows = [
         (at_s, prompt, min(output, limit - prompt))
         for at_s, prompt, output in zip(
@@ -95,7 +101,7 @@ def _accepted_trace(workload: Workload, trace: Trace, limit: int) -> Workload:
         if prompt < limit
     ]
     if not rows:
-        return workload
+        return None
     times, prompts, outputs = (list(column) for column in zip(*rows, strict=True))
     kept = Trace(at_s=times, prompt_tokens=prompts, output_tokens=outputs)
     return msgspec.structs.replace(

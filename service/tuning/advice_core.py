@@ -31,7 +31,7 @@ from service.tuning.decisions.decide import decide
 from service.tuning.decisions.guides import guide_findings
 from service.tuning.decisions.headline import feasible_headline, infeasible_headline
 from service.tuning.engine.defaults import effective_config
-from service.tuning.search.alternatives import alternates
+from service.tuning.search.alternatives import Alternate, alternates
 from service.tuning.search.compared import compared_layouts
 from service.tuning.search.emission import emitted
 from service.tuning.search.finder import Found, size_all
@@ -47,8 +47,9 @@ from service.tuning.search.refining import fewer_copies
 from service.tuning.search.sizing import Sized, plan_config
 from service.tuning.search.trial import Trial
 
-_UNSERVED = frozenset({"VER008", "QNT009"})
-"""Rules that know which release brought a model's code, or gave up its kind of weights."""
+_UNSERVED = frozenset({"VER008", "QNT009", "SPC001", "SPC002", "SPC008", "SPC009"})
+"""Rules that know which release brought a model's code, or gave up its kind of weights, and those
+that know a drafter which the model lacks."""
 
 
 class Core(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,10 +92,10 @@ def core_that_fits(
         plan=pick.sized.plan,
         copies=pick.copies,
     )
+    starts = not any(finding.severity == "error" for finding in findings)
     estimate = _estimate_of_pick(problem, config, pick, findings)
     binding, nearest = _obstacle(request, problem, pick, findings)
-    fewer = fewer_copies(problem, pick) if pick.meets and not is_step else None
-    others = () if is_step else alternates(problem, found, fewer=fewer)
+    others = _others(problem, found, pick) if starts and not is_step else ()
     return Core(
         feasible=binding is None,
         headline=feasible_headline(problem, pick)
@@ -104,26 +105,33 @@ def core_that_fits(
         nearest=nearest,
         config=config,
         effective=pick.sized.effective,
-        replicas=replicas_of(pick),
+        replicas=replicas_of(pick, starts=starts),
         decisions=[] if is_step else decide(case),
         estimate=estimate,
         alternatives=[alternative(problem, other, pick) for other in others],
-        compared=[] if is_step else compared_layouts(problem, found, config=config),
-        cost=cost_of(problem, pick),
+        compared=compared_layouts(problem, found, config=config) if starts and not is_step else [],
+        cost=cost_of(problem, pick) if starts else None,
         findings=[*findings, *guide_findings(case)],
     )
+
+
+def _others(problem: Problem, found: Found, pick: Trial) -> tuple[Alternate, ...]:
+    fewer = fewer_copies(problem, pick) if pick.meets else None
+    return alternates(problem, found, fewer=fewer)
 
 
 def _estimate_of_pick(
     problem: Problem, config: EngineConfig, pick: Trial, findings: list[Finding]
 ) -> Estimate:
+    """Return the what-if of one copy; what does not start gets no latency, as in any what-if."""
+    starts = not any(finding.severity == "error" for finding in findings)
     return estimate_of(
         problem,
         config=config,
         effective=pick.sized.effective,
         plan=pick.sized.plan,
-        performance=pick.performance,
-        outcomes=pick.outcomes,
+        performance=pick.performance if starts else None,
+        outcomes=pick.outcomes if starts else (),
         findings=findings,
     )
 
@@ -168,9 +176,9 @@ def core_that_does_not_fit(request: TuningRequest, problem: Problem, found: Foun
 
 
 def _refused_release(core: Core, problem: Problem) -> Core:
-    """Return the answer with the release in the way, where it cannot serve the model.
+    """Return the answer with release or drafter in the way, where no hardware would help.
 
-    No hardware cures that, so it decides before memory does.
+    That decides before memory does.
     """
     error = next((found for found in core.findings if found.rule in _UNSERVED), None)
     if error is None or error.severity != "error":

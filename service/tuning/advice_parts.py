@@ -154,10 +154,12 @@ def _short(trial: Trial) -> ShortEstimate:
     )
 
 
-def replicas_of(trial: Trial) -> Replicas:
-    """Return the copies of a trial and what each of them serves."""
+def replicas_of(trial: Trial, *, starts: bool = True) -> Replicas:
+    """Return the copies of a trial and what each of them serves, if it starts at all."""
     return Replicas(
-        count=trial.copies, gpus=trial.gpus, requests_per_s_each=trial.performance.requests_per_s
+        count=trial.copies,
+        gpus=trial.gpus,
+        requests_per_s_each=trial.performance.requests_per_s if starts else None,
     )
 
 

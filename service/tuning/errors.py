@@ -18,6 +18,10 @@ class InvalidRequest(TuningError):
     code = "invalid-request"
 
 
+class BeyondCache(InvalidRequest):
+    """A load whose requests can never hold their KV cache, in an engine that may start."""
+
+
 class UnknownModel(TuningError):
     """A model id that no catalogue holds, and no config came with it."""
 

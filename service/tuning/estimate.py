@@ -8,9 +8,10 @@ from api_schemas.engine import EngineConfig
 from api_schemas.estimate import Band, Estimate, EstimateRequest, MemoryBreakdown, Performance
 from api_schemas.slo import Slo, TargetOutcome
 from api_schemas.workload import Workload
-from service.tuning.accepted_load import accepted_workload
+from service.tuning.accepted_load import served_workload
 from service.tuning.calibrations.known import Calibrations, KnownCalibration, calibration_for
 from service.tuning.engine.batch_limits import Usage
+from service.tuning.errors import BeyondCache
 from service.tuning.memory.plan import GIB, KvPlan, MemoryPlan
 from service.tuning.models import catalogue
 from service.tuning.nearest_start import nearest_start
@@ -66,7 +67,7 @@ def estimate(
         slo=outcomes,
         basis="calibrated" if is_calibrated else "modelled",
         defaults_applied=applied_defaults(situation.given, situation.effective),
-        findings=[*situation.findings, *notes],
+        findings=[*situation.findings, *(notes if performance is not None else [])],
         provenance=provenance(
             situation.version, calibration=known.basis if known and is_calibrated else None
         ),
@@ -121,24 +122,30 @@ def _perform(
     known: KnownCalibration | None,
     played: PlayedRun | None,
 ) -> tuple[Performance | None, list[TargetOutcome]]:
-    """Return latency and its verdicts; nothing without a workload, or where vLLM would not run."""
+    """Return latency and its verdicts; nothing without a workload, or where none is served."""
     if workload is None or not situation.fits or situation.plan.kv is None:
+        return None, []
+    served = served_workload(workload, max_model_len=situation.plan.max_model_len)
+    if served is None:
         return None, []
     # The simulation compiles code when it is imported: memory alone must not wait for it.
     from service.tuning.performance import predict_performance  # noqa: PLC0415
 
-    performance = predict_performance(
-        spec=situation.spec,
-        node=situation.node,
-        config=situation.runnable,
-        version=situation.version,
-        plan=situation.plan,
-        workload=accepted_workload(workload, max_model_len=situation.plan.max_model_len),
-        slo=slo,
-        speculative=situation.speculative,
-        calibration=known.under(workload) if known is not None else None,
-        played=played,
-    )
+    try:
+        performance = predict_performance(
+            spec=situation.spec,
+            node=situation.node,
+            config=situation.runnable,
+            version=situation.version,
+            plan=situation.plan,
+            workload=served,
+            slo=slo,
+            speculative=situation.speculative,
+            calibration=known.under(workload) if known is not None else None,
+            played=played,
+        )
+    except BeyondCache:
+        return None, []
     outcomes = list(judge_slo(performance, slo)) if slo is not None else []
     return performance, outcomes
 

@@ -14,7 +14,7 @@ from api_schemas.model import Speculative
 from api_schemas.slo import LatencyTarget, Slo
 from api_schemas.workload import BatchArrivals, ClosedLoop, Trace, Workload
 from service.tuning.engine.versions import EngineVersion
-from service.tuning.errors import InvalidRequest
+from service.tuning.errors import BeyondCache, InvalidRequest
 from service.tuning.hardware.spec import Node
 from service.tuning.latency.bands import Predicted, Regime, performance_band
 from service.tuning.latency.calibration import Calibration
@@ -166,7 +166,7 @@ def simulated_performance(
         limited_by=slo if stops_when_lost and traffic.concurrency == 0 else None,
     )
     if run is None:
-        raise InvalidRequest(
+        raise BeyondCache(
             "a request needs more KV cache than one engine has", pointer="/workload/prompt_tokens"
         )
     return _summary(prepared, run=run, slo=slo, workload=workload)
@@ -357,7 +357,7 @@ def _reject_endless(limits: SchedulerLimits, workload: Workload) -> None:
     shortest = int(prompts.mean_tokens + outputs.mean_tokens)
     if limits.blocks_of(shortest) > limits.num_blocks:
         longest = prompts.max_tokens + outputs.max_tokens
-        raise InvalidRequest(
+        raise BeyondCache(
             f"a request of {longest} tokens needs more KV cache than one engine has",
             pointer="/workload/prompt_tokens",
         )

@@ -79,7 +79,7 @@ def _too_short(context: RuleContext) -> Iterator[Remark]:
     is_stated = context.given.max_model_len is not None
     what = f"max_model_len={length}" if is_stated else f"The model's own length of {length} tokens"
     effect = (
-        "every prompt is refused, and the figures are of a load that nobody is served"
+        "every prompt is refused, so that nobody is served"
         if _is_all_refused(context, length)
         else "they are refused or cut"
     )

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from api_schemas.engine import EngineConfig
+from api_schemas.engine import Engine, EngineConfig
 from api_schemas.estimate import Estimate, EstimateRequest
 from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
-from api_schemas.workload import PoissonArrivals, Workload
+from api_schemas.workload import BatchArrivals, PoissonArrivals, Workload
 from service.tuning.errors import (
     TuningError,
     UnknownEngineVersion,
@@ -376,3 +376,39 @@ def test_requests_beyond_the_model_s_own_length_are_said(prompt_tokens: int, sai
     assert said in warning.message
     assert warning.suggestion is not None
     assert "longer context" in warning.suggestion
+    assert (answer.performance is None) == ("every" in said)
+
+
+def test_a_load_that_is_refused_as_a_whole_is_an_answer_without_latency() -> None:
+    """Prompts that even the whole cache could not hold are no mistake of the request."""
+    answer = estimate(
+        EstimateRequest(
+            model=ModelRef(id="TheBloke/Llama-2-13B-Chat-AWQ"),
+            hardware=Hardware(gpu="RTX-4090"),
+            workload=Workload(preset="agent"),
+        )
+    )
+
+    assert answer.fits
+    assert answer.performance is None
+
+
+def test_a_length_that_fits_by_a_block_alone_gets_no_latency() -> None:
+    """The largest length that fits may leave nothing to schedule a request in."""
+    answer = estimate(
+        EstimateRequest(
+            model=ModelRef(id="microsoft/Phi-4-mini-reasoning"),
+            hardware=Hardware(gpu="RTX-3060-12GB", used_memory_gib=2.0),
+            engine=Engine(
+                version="0.26.0",
+                config=EngineConfig(
+                    gpu_memory_utilization=0.74, max_model_len=688, max_num_batched_tokens=2048
+                ),
+            ),
+            workload=Workload(prompt_tokens=78, arrivals=BatchArrivals(num_requests=100)),
+        )
+    )
+
+    assert not answer.fits
+    assert answer.performance is None
+    assert not [f for f in answer.findings if f.rule == "CAP003" and f.severity == "note"]

@@ -9,7 +9,7 @@ import pytest
 from api_schemas.engine import Engine, EngineConfig
 from api_schemas.estimate import EstimateRequest
 from api_schemas.hardware import Hardware
-from api_schemas.model import Lora, ModelRef
+from api_schemas.model import Lora, ModelRef, Speculative
 from api_schemas.recommendation import Advice, Constraints, TargetEngine, TuningRequest
 from api_schemas.slo import LatencyTarget, Slo
 from api_schemas.workload import (
@@ -689,3 +689,40 @@ def test_more_gpus_are_not_split_into_ranks_that_cannot_share_the_experts() -> N
 
     assert advice.feasible
     assert (advice.config.data_parallel_size or 1) in (1, 2, 4, 5)
+
+
+def test_what_does_not_start_is_given_no_latency() -> None:
+    """An answer that a rule refuses promises neither speed nor cost, nor others like it."""
+    request = TuningRequest(
+        model=ModelRef(
+            id="meta-llama/Llama-3.1-8B-Instruct",
+            speculative=Speculative(method="mtp", num_tokens=1),
+        ),
+        hardware=Hardware(gpu="H100-SXM5-80GB", gpus_per_node=2, price_per_gpu_hour=2.0),
+    )
+
+    advice = recommend(request)
+
+    assert not advice.feasible
+    assert not advice.estimate.fits
+    assert advice.estimate.performance is None
+    assert (advice.cost, advice.alternatives, advice.compared) == (None, [], [])
+    assert advice.replicas.requests_per_s_each is None
+
+
+def test_a_drafter_that_the_model_lacks_is_named_before_its_memory() -> None:
+    """No GPU cures a missing drafter, so that more memory is no way out."""
+    request = TuningRequest(
+        model=ModelRef(
+            id="mistralai/Mixtral-8x7B-Instruct-v0.1",
+            speculative=Speculative(method="mtp", num_tokens=1),
+        ),
+        hardware=Hardware(gpu="RTX-4090"),
+    )
+
+    advice = recommend(request)
+
+    assert advice.binding is not None
+    assert advice.binding.constraint == "speculative_config"
+    assert advice.nearest is not None
+    assert "another method" in advice.nearest.change
