@@ -18,6 +18,8 @@ _WORTH_SETTLING = 1.1
 """The load is looked at again when it is this far above the operating point."""
 DOUBT = 1.5
 """How much more of its capacity by the closed form a rival may confirm than the first does."""
+_TELLING = 0.5
+"""Share of a capacity below which the closed form erred as it seldom does."""
 _IDLE_SHARE = 0.1
 _OPERATING_SHARE = 0.7
 """Of its capacity, where a machine is looked at when no load is stated."""
@@ -76,7 +78,8 @@ def by_confirmed_capacity(problem: Problem, finalists: list[Trial]) -> list[Tria
 
     The closed form knows no tails, and errs differently for each of them. One that could not win
     even if the closed form erred much less for it than for the first is not simulated further: it
-    gets the share of its capacity that was confirmed for the first.
+    gets the share of its capacity that was confirmed for the first. Where hardly half of that was
+    confirmed, it is something about the first one, and says nothing about the others.
     """
     if len([trial for trial in finalists if trial.meets]) <= 1:
         return finalists
@@ -84,7 +87,7 @@ def by_confirmed_capacity(problem: Problem, finalists: list[Trial]) -> list[Tria
     share = (first.capacity_factor or 1.0) / (finalists[0].capacity_factor or 1.0)
     confirmed = [first]
     for rival in finalists[1:]:
-        possible = _with_share(rival, min(1.0, share * DOUBT))
+        possible = _with_share(rival, 1.0 if share < _TELLING else min(1.0, share * DOUBT))
         best = max(merit(problem, one) for one in confirmed)
         confirmed.append(
             with_carried_capacity(problem, rival)
