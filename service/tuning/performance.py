@@ -333,8 +333,12 @@ def load_shape(workload: Workload, *, replicas: int) -> LoadShape:
             raise InvalidRequest("the workload names no arrivals", pointer="/workload/arrivals")
         case _:
             rate = mean_arrival_rate(arrivals) or 1e9
+            # Requests come when they like: not even equally long ones keep in step.
             return msgspec.structs.replace(
-                base, requests_per_s=rate / replicas, requests=float(OPEN_LOOP_REQUESTS)
+                base,
+                has_spread=True,
+                requests_per_s=rate / replicas,
+                requests=float(OPEN_LOOP_REQUESTS),
             )
 
 
