@@ -50,11 +50,13 @@ def slo_binding(trial: Trial) -> Binding:
     worst = min(trial.outcomes, key=lambda outcome: outcome.margin)
     metric = str(worst.target.get("metric", "slo"))
     if trial.is_open_loop and metric in _FLOORS:
-        return Binding(constraint=metric, detail=f"{_missed(worst)} {_LOAD_BRINGS_NO_MORE}")
-    return Binding(constraint=metric, detail=_missed(worst))
+        missed = _missed(worst, loaded_copies=trial.loaded_copies)
+        return Binding(constraint=metric, detail=f"{missed} {_LOAD_BRINGS_NO_MORE}")
+    return Binding(constraint=metric, detail=_missed(worst, loaded_copies=trial.loaded_copies))
 
 
-def _missed(outcome: TargetOutcome) -> str:
+def _missed(outcome: TargetOutcome, *, loaded_copies: float) -> str:
+    """Return what is missed by how much; throughput of all copies, as it was asked for."""
     target = outcome.target
     if outcome.predicted_ms is not None:
         percentile = str(target.get("percentile", ""))
@@ -63,9 +65,10 @@ def _missed(outcome: TargetOutcome) -> str:
             f"The {target['metric']} {at} is predicted at {figure(outcome.predicted_ms)} ms, but "
             f"the limit is {figure(float(target['limit_ms']))} ms."
         )
+    times = loaded_copies if target.get("metric") in _FLOORS else 1.0
     return (
-        f"{target.get('metric')} is predicted at {figure(outcome.predicted or 0.0)}, but the limit "
-        f"is {figure(float(target.get('limit', 0.0)))}."
+        f"{target.get('metric')} is predicted at {figure((outcome.predicted or 0.0) * times)}, but "
+        f"the limit is {figure(float(target.get('limit', 0.0)) * times)}."
     )
 
 

@@ -152,6 +152,25 @@ def test_a_load_below_the_floor_is_not_blamed_on_the_hardware() -> None:
     assert "Bring more load" in advice.nearest.detail
 
 
+def test_a_floor_that_is_missed_is_told_in_the_figures_that_were_asked_for() -> None:
+    """Four copies serve a quarter each; the floor is on what they do together."""
+    request_ = TuningRequest(
+        model=ModelRef(id="Qwen/Qwen2.5-Coder-14B-Instruct-AWQ"),
+        hardware=Hardware(gpu="RTX-3090", gpus_per_node=4),
+        workload=Workload(
+            prompt_tokens=500, output_tokens=50, arrivals=PoissonArrivals(requests_per_s=0.1)
+        ),
+        slo=Slo(min_output_tokens_per_s=40),
+    )
+
+    advice = recommend(request_)
+
+    assert advice.binding is not None
+    assert advice.replicas.count > 1
+    assert "output_tokens_per_s is predicted at 5" in advice.binding.detail
+    assert "the limit is 40." in advice.binding.detail
+
+
 def test_a_pinned_share_that_is_too_small_is_let_go_before_gpus_are_bought() -> None:
     """A share costs nothing to change; three more GPUs do."""
     pin = EngineConfig(gpu_memory_utilization=0.2)
