@@ -8,6 +8,7 @@ from service.tuning.engine.package_data import read_facts
 from service.tuning.engine.platform import generation, is_cpu
 from service.tuning.engine.versions import EngineVersion
 from service.tuning.hardware.spec import Gpu, Node
+from service.tuning.models.spec import ModelSpec
 
 Usage = Literal["serve", "llm"]
 
@@ -26,7 +27,7 @@ _V0_OLD_TOKENS = 512
 
 
 def batch_limits(
-    config: EngineConfig, *, node: Node, version: EngineVersion, usage: Usage
+    config: EngineConfig, *, spec: ModelSpec, node: Node, version: EngineVersion, usage: Usage
 ) -> Limits:
     """Return the two limits of `config`, each as given or as that release fills it in.
 
@@ -37,17 +38,37 @@ def batch_limits(
     if config.performance_mode == "throughput" and version.since("0.17.0"):
         tokens, seqs = 2 * tokens, 2 * seqs
     seqs = _given(config.max_num_seqs, seqs)
-    tokens = _given(config.max_num_batched_tokens, _fitted_tokens(tokens, seqs=seqs, config=config))
+    least = _whole_item_tokens(config, spec=spec, version=version)
+    fitted = _fitted_tokens(tokens, seqs=seqs, config=config, least=least)
+    tokens = _given(config.max_num_batched_tokens, fitted)
     if config.max_num_seqs is None:
         seqs = min(seqs, tokens)
     return Limits(tokens=tokens, seqs=seqs)
 
 
-def _fitted_tokens(tokens: int, *, seqs: int, config: EngineConfig) -> int:
+def _whole_item_tokens(config: EngineConfig, *, spec: ModelSpec, version: EngineVersion) -> int:
+    """Return the largest media item that a default budget is raised to hold; 0 for none.
+
+    Only models whose image tokens attend to each other keep items whole. Gemma 4's small ones,
+    known by their embeddings per layer, are none of them.
+    """
+    facts = read_facts("batch_defaults")["whole_item"]
+    if not version.since(facts["since"]) or spec.per_layer_input_size or _is_text_only(config):
+        return 0
+    return int(facts["tokens"].get(spec.architecture, 0))
+
+
+def _is_text_only(config: EngineConfig) -> bool:
+    limits = (config.limit_mm_per_prompt or {}).values()
+    return config.language_model_only is True or (bool(limits) and not any(limits))
+
+
+def _fitted_tokens(tokens: int, *, seqs: int, config: EngineConfig, least: int) -> int:
     """Return the default budget fitted to the longest sequence.
 
     Without chunking a whole prompt must fit; with short sequences more could never be filled.
     """
+    tokens = max(tokens, least)
     length = config.max_model_len
     if not isinstance(length, int) or length < 1:
         return tokens

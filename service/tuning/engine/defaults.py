@@ -54,7 +54,7 @@ def effective_config(
     """
     filled = _with_parallelism(config or EngineConfig())
     filled = _with_caches(filled, spec=spec, node=node, version=version)
-    limits = batch_limits(filled, node=node, version=version, usage=usage)
+    limits = batch_limits(filled, spec=spec, node=node, version=version, usage=usage)
     filled = replace(filled, max_num_batched_tokens=limits.tokens, max_num_seqs=limits.seqs)
     sizes = capture_sizes(filled, node=node, version=version)
     return replace(

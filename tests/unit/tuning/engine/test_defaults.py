@@ -207,6 +207,28 @@ def test_the_budget_never_exceeds_what_the_sequences_can_hold() -> None:
     assert effective("0.33.0", max_num_batched_tokens=256).max_num_seqs == 256
 
 
+@pytest.mark.parametrize(
+    ("version", "part", "settings", "tokens"),
+    [
+        ("0.25.1", L4, {}, 2496),
+        ("0.25.1", L4, {"max_num_batched_tokens": 2048}, 2048),
+        ("0.25.1", L4, {"language_model_only": True}, 2048),
+        ("0.25.1", L4, {"limit_mm_per_prompt": {"image": 0, "video": 0, "audio": 0}}, 2048),
+        ("0.25.1", H100, {}, 8192),
+        ("0.20.2", L4, {}, 2048),
+    ],
+)
+def test_a_default_budget_holds_a_whole_video_of_gemma_4(
+    version: str, part: Part, settings: dict[str, Json], tokens: int
+) -> None:
+    """Where image tokens attend to each other an item is never cut: 32 frames of 78 tokens."""
+    gemma = model(architecture="Gemma4ForConditionalGeneration", is_multimodal=True)
+
+    config = effective(version, part, spec=gemma, **settings)
+
+    assert config.max_num_batched_tokens == tokens
+
+
 def test_batched_expert_exchange_has_a_small_budget() -> None:
     """Low-latency expert exchange over data-parallel ranks works on 256 tokens."""
     config = effective(
