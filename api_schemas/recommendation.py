@@ -82,6 +82,8 @@ class Nearest(Response, frozen=True, kw_only=True):
     """The load to ask with instead; None leaves it as it is."""
     constraints: Constraints | None = None
     """The constraints to ask with instead; None leaves them as they are."""
+    engine: TargetEngine | None = None
+    """The release to ask with instead; None leaves it as it is."""
 
 
 class Replicas(Response, frozen=True, kw_only=True):

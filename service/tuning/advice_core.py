@@ -142,7 +142,7 @@ def _obstacle(
     """Return what stands in the way of a pick that fits in memory, and what would help."""
     error = next((finding for finding in findings if finding.severity == "error"), None)
     if error is not None:
-        return refused(error)
+        return refused(problem, error)
     if not pick.meets:
         return slo_binding(pick), nearest_within_limits(problem, request.hardware, pick)
     limit, cost = problem.filled.slo.max_cost_per_million_output_tokens, cost_of(problem, pick)
@@ -183,7 +183,7 @@ def _refused_release(core: Core, problem: Problem) -> Core:
     error = next((found for found in core.findings if found.rule in _UNSERVED), None)
     if error is None or error.severity != "error":
         return core
-    binding, nearest = refused(error)
+    binding, nearest = refused(problem, error)
     headline = infeasible_headline(problem, binding, nearest)
     return msgspec.structs.replace(core, binding=binding, nearest=nearest, headline=headline)
 

@@ -58,7 +58,9 @@ def recommend(
 
     def ask(changed: TuningRequest) -> Answered:
         posed, _ = understand(changed, resolve_model=resolve_model, calibrations=calibrations)
-        return _solved(changed, msgspec.structs.replace(posed, runs=problem.runs), is_step=True)
+        if posed.version == problem.version:
+            posed = msgspec.structs.replace(posed, runs=problem.runs)
+        return _solved(changed, posed, is_step=True)
 
     core = with_way_out(answered, ask)
     return _advice(answered.request, answered.problem, core, notes)

@@ -123,6 +123,7 @@ def _changed(request: TuningRequest, nearest: Nearest) -> TuningRequest:
         slo=nearest.slo or request.slo,
         workload=nearest.workload or request.workload,
         constraints=nearest.constraints or request.constraints,
+        engine=nearest.engine or request.engine,
     )
 
 
@@ -168,6 +169,7 @@ def _between(first: Answered, last: Answered, *, detail: str) -> Nearest:
         detail=detail,
         workload=_new(before.workload, after.workload),
         constraints=_new(before.constraints, after.constraints),
+        engine=_new(before.engine, after.engine),
     )
 
 
@@ -178,6 +180,8 @@ def _new(before: T, after: T) -> T | None:
 def _spoken(first: Answered, last: Answered) -> Iterator[str]:
     """Yield what differs between two requests, in words."""
     before, after = first.request, last.request
+    if before.engine != after.engine:
+        yield f"vLLM {last.problem.version.text} instead of {first.problem.version.text}"
     if before.hardware != after.hardware:
         yield _spoken_hardware(before.hardware, after.hardware, first, last)
     if before.constraints != after.constraints:

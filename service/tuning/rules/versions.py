@@ -185,6 +185,18 @@ def _architecture(context: RuleContext, spec: ModelSpec) -> Iterator[Remark]:
             )
 
 
+def serving_release(spec: ModelSpec, version: EngineVersion) -> str | None:
+    """Return the release nearest to this one that has the model's code; None where this has it."""
+    data = read_rules_data("architectures")
+    named = (entry for entry in data["architectures"] if entry["name"] == spec.architecture)
+    since = next((entry["since"] for entry in named if not version.since(entry["since"])), None)
+    removed = (entry for entry in data["removed"] if entry["name"] == spec.architecture)
+    last = next((entry["last"] for entry in removed), None)
+    if last is not None and version.release[:2] > EngineVersion.of(last).release[:2]:
+        return str(last)
+    return None if since is None else str(since)
+
+
 def _unlisted(entry: Mapping[str, Json], version: EngineVersion) -> Remark:
     is_read = EngineVersion.of(entry["absent_in"]).since(version.text)
     falls_back = entry.get("falls_back", False)

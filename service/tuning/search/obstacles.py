@@ -4,13 +4,18 @@ import msgspec
 
 from api_schemas.engine import EngineConfig
 from api_schemas.explanation import Finding
-from api_schemas.recommendation import Binding, Nearest
+from api_schemas.recommendation import Binding, Nearest, TargetEngine
+from service.tuning.engine.versions import parse_version
+from service.tuning.errors import TuningError
+from service.tuning.rules.versions import serving_release
 from service.tuning.search.emission import emitted
 from service.tuning.search.figures import figure
+from service.tuning.search.pins import check_pins
 from service.tuning.search.problem import Problem
 from service.tuning.search.trial import Trial
 
 _ROOM = 1.1
+_NO_CODE = "VER008"
 
 
 def is_beyond_length(problem: Problem) -> bool:
@@ -48,8 +53,8 @@ def length_ends(problem: Problem, config: EngineConfig) -> tuple[Binding, Neares
     return binding, nearest
 
 
-def refused(error: Finding) -> tuple[Binding, Nearest | None]:
-    """Return that vLLM would not start, and what the rule suggests."""
+def refused(problem: Problem, error: Finding) -> tuple[Binding, Nearest | None]:
+    """Return that vLLM would not start, and what the rule suggests; the release if that is it."""
     binding = Binding(constraint=error.setting or error.rule, detail=error.message)
     if error.suggestion is None:
         return binding, None
@@ -60,8 +65,21 @@ def refused(error: Finding) -> tuple[Binding, Nearest | None]:
         hardware=None,
         slo=None,
         detail=f"Rule {error.rule}.",
+        engine=_release_with_code(problem) if error.rule == _NO_CODE else None,
     )
     return binding, nearest
+
+
+def _release_with_code(problem: Problem) -> TargetEngine | None:
+    """Return the release that has the model's code, unless it lacks a setting that is pinned."""
+    release = serving_release(problem.spec, problem.version)
+    if release is None:
+        return None
+    try:
+        check_pins(problem.pin, parse_version(release))
+    except TuningError:
+        return None
+    return TargetEngine(version=release)
 
 
 def too_dear(

@@ -570,7 +570,8 @@ def test_a_release_without_the_models_code_decides_before_memory_does() -> None:
     assert advice.binding is not None
     assert advice.binding.constraint == "model"
     assert advice.nearest is not None
-    assert advice.nearest.change == "use vLLM 0.10.2 or newer"
+    assert advice.nearest.engine == TargetEngine(version="0.10.2")
+    assert advice.nearest.change.startswith("vLLM 0.10.2 instead of 0.10.0")
     assert advice.nearest.change in advice.headline
 
 

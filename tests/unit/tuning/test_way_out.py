@@ -6,7 +6,7 @@ import pytest
 from api_schemas.engine import EngineConfig
 from api_schemas.hardware import Hardware
 from api_schemas.model import ModelRef
-from api_schemas.recommendation import Advice, Constraints, Nearest, TuningRequest
+from api_schemas.recommendation import Advice, Constraints, Nearest, TargetEngine, TuningRequest
 from api_schemas.slo import LatencyTarget, Slo
 from api_schemas.workload import (
     BatchArrivals,
@@ -46,6 +46,7 @@ def followed(request: TuningRequest, nearest: Nearest) -> Advice:
         slo=nearest.slo or request.slo,
         workload=nearest.workload or request.workload,
         constraints=nearest.constraints or request.constraints,
+        engine=nearest.engine or request.engine,
     )
     # What is offered must pass the schema of a request as well.
     return recommend(msgspec.json.decode(msgspec.json.encode(changed), type=TuningRequest))
@@ -150,6 +151,44 @@ def test_a_load_below_the_floor_is_not_blamed_on_the_hardware() -> None:
     assert advice.nearest is not None
     assert "hardware does not reach" not in advice.nearest.detail
     assert "Bring more load" in advice.nearest.detail
+
+
+def old_release(**changes: object) -> TuningRequest:
+    """Return a request for a release that lacks the model's code, on GPUs that lack the memory."""
+    request = TuningRequest(
+        model=ModelRef(id="Qwen/Qwen3.5-35B-A3B"),
+        hardware=Hardware(gpu="A10G", gpus_per_node=2),
+        engine=TargetEngine(version="0.13.0"),
+    )
+    return msgspec.structs.replace(request, **changes)
+
+
+def test_a_newer_release_is_offered_with_all_else_that_it_needs() -> None:
+    """What serves the model is a release that has its code, and GPUs that hold its weights."""
+    nearest = recommend(old_release()).nearest
+
+    assert nearest is not None
+    assert nearest.engine == TargetEngine(version="0.17.0")
+    assert nearest.hardware is not None
+    assert nearest.change.startswith("vLLM 0.17.0 instead of 0.13.0 and 4 x A10G")
+    assert followed(old_release(), nearest).feasible
+
+
+def test_a_pin_that_the_newer_release_lacks_is_let_go_with_it() -> None:
+    """The release alone would be refused for the pin: the offer names both."""
+    request = TuningRequest(
+        model=ModelRef(id="google/gemma-4-31B-it"),
+        hardware=Hardware(gpu="H100-SXM5-80GB"),
+        engine=TargetEngine(version="0.13.0"),
+        constraints=Constraints(pin=EngineConfig(swap_space=4.0)),
+    )
+
+    nearest = recommend(request).nearest
+
+    assert nearest is not None
+    assert nearest.engine == TargetEngine(version="0.19.0")
+    assert "without the pinned swap_space" in nearest.change
+    assert followed(request, nearest).feasible
 
 
 def test_a_floor_that_is_missed_is_told_in_the_figures_that_were_asked_for() -> None:

@@ -594,6 +594,7 @@ function askedBy(record: Recommendation, nearest: boolean): Understood {
     slo: record.nearest.slo ?? record.request.slo,
     workload: record.nearest.workload ?? record.request.workload,
     constraints: record.nearest.constraints ?? record.request.constraints,
+    engine: record.nearest.engine ?? record.request.engine,
   };
 }
 

@@ -687,6 +687,7 @@ export interface components {
             config: components["schemas"]["EngineConfig"] | null;
             constraints?: components["schemas"]["Constraints"] | null;
             detail: string;
+            engine?: components["schemas"]["TargetEngine"] | null;
             hardware: components["schemas"]["Hardware"] | null;
             slo: components["schemas"]["Slo"] | null;
             workload?: components["schemas"]["Workload"] | null;

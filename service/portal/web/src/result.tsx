@@ -133,7 +133,7 @@ function Obstacle({ record }: { record: Recommendation }) {
           <strong>Nearest way: {record.nearest.change}</strong>
           <p>{record.nearest.detail}</p>
           {record.nearest.config && <ConfigList config={record.nearest.config} />}
-          {(record.nearest.hardware || record.nearest.slo || record.nearest.workload || record.nearest.constraints) && (
+          {(record.nearest.hardware || record.nearest.slo || record.nearest.workload || record.nearest.constraints || record.nearest.engine) && (
             <p class="row">
               <a class="button small" href={`#/?from=${record.id}&nearest`}>
                 Ask for that instead
