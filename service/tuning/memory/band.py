@@ -27,6 +27,8 @@ def available_band_bytes(
         width = figures["hopper_gib" if node.gpu.arch == "Hopper" else "other_gib"]
     share = _graphs_share(figures, is_moe=spec.is_moe, is_data_parallel=is_data_parallel)
     band = float(width) * GIB + share * charged_graphs_bytes
+    if node.gpu.unified_memory:
+        band += float(figures["unified_memory_share"]) * node.total_memory_gib * GIB
     if spec.layout_confidence != "high":
         band += float(figures["unknown_layout_share"]) * weights_bytes
     return band

@@ -310,3 +310,13 @@ def test_older_releases_keep_longer_rotary_tables_of_picture_models() -> None:
     old, new = (plan(spec, version=version, max_model_len=8192) for version in ("0.29.0", "0.32.0"))
 
     assert old.weights_bytes - new.weights_bytes == 3 * 262_144 * 64 * 2
+
+
+def test_a_memory_shared_with_the_host_is_less_sure() -> None:
+    """Every process of the host counts there: GB10 logs lie up to 6 GiB of 121.7 below the law."""
+    own, shared = (
+        plan(on=node(gpu(arch="Blackwell", memory_gib=121.69, unified_memory=unified)))
+        for unified in (False, True)
+    )
+
+    assert shared.band_bytes - own.band_bytes == pytest.approx(0.04 * 121.69 * GIB)
