@@ -31,7 +31,8 @@ def sequences(case: Case) -> Decision:
         + case.default_remark("max_num_seqs"),
         formula=(
             "min(share x pool tokens / live tokens per request, room for bursts, requests at "
-            "which the time per token reaches its limit, 1024)"
+            "which the time per token reaches its limit, 1024); in production the pool is taken "
+            "at the low end of its band"
         ),
         inputs={
             "pool_tokens": admission.pool_tokens,
@@ -68,8 +69,10 @@ def _sequence_reason(case: Case, limited_by: AdmissionLimit) -> str:
     admission = case.sized.admission
     if case.is_pinned("max_num_seqs"):
         return "Fixed by the request."
+    # In production the pool is taken at the low end of its band.
+    least = "at least " if case.problem.posture == "production" else ""
     room = (
-        f"The KV cache holds {figure(admission.theoretical)} requests of "
+        f"The KV cache holds {least}{figure(admission.theoretical)} requests of "
         f"{figure(admission.live_tokens)} live tokens"
     )
     match limited_by:

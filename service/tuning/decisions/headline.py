@@ -25,7 +25,8 @@ def feasible_headline(problem: Problem, pick: Trial) -> str:
 
 
 def _requests(pick: Trial) -> str:
-    most = pick.sized.effective.max_num_seqs
+    ranks = pick.sized.topology.data_parallel_size
+    most = (pick.sized.effective.max_num_seqs or 1) * ranks  # the setting counts for each rank
     return "1 request" if most == 1 else f"{most} requests"
 
 

@@ -1,11 +1,13 @@
 """Reasons: every id can be looked up, every decision is complete."""
 
+import re
+
 import pytest
 
 from api_schemas.engine import EngineConfig
 from api_schemas.hardware import Hardware
 from api_schemas.model import Lora, ModelRef
-from api_schemas.recommendation import Advice, Constraints, TuningRequest
+from api_schemas.recommendation import Advice, Constraints, Posture, TuningRequest
 from api_schemas.workload import ClosedLoop, PoissonArrivals, Workload
 from service.tuning.decisions.catalogue import CHOICES, find_choice
 from service.tuning.recommend import recommend
@@ -69,3 +71,38 @@ def test_ids_are_unique() -> None:
     """No two rules of choice share an id."""
     ids = [choice.id for choice in CHOICES]
     assert len(ids) == len(set(ids))
+
+
+def test_requests_of_all_data_parallel_ranks_are_counted() -> None:
+    """The cap is one of each rank's own scheduler; the sentence speaks of the whole copy."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="deepseek-ai/DeepSeek-V3"),
+            hardware=Hardware(gpu="B200", gpus_per_node=8),
+            objective="throughput",
+            constraints=Constraints(
+                pin=EngineConfig(
+                    tensor_parallel_size=1, data_parallel_size=8, enable_expert_parallel=True
+                )
+            ),
+        )
+    )
+
+    assert advice.config.data_parallel_size == 8
+    assert advice.config.max_num_seqs is not None
+    assert f"at most {8 * advice.config.max_num_seqs} requests at once" in advice.headline
+
+
+@pytest.mark.parametrize(("posture", "said"), [("production", " at least"), ("aggressive", "")])
+def test_a_pool_that_is_taken_at_its_low_end_is_called_that(posture: Posture, said: str) -> None:
+    """The memory table shows the middle of the band, the cap rests on its low end."""
+    advice = recommend(
+        TuningRequest(
+            model=ModelRef(id="meta-llama/Llama-3.1-8B-Instruct"),
+            hardware=Hardware(gpu="L4"),
+            posture=posture,
+        )
+    )
+
+    why = next(d.reason for d in advice.decisions if d.setting == "max_num_seqs")
+    assert re.match(rf"The KV cache holds{said} [\d.,]+ requests of [\d.,]+ live tokens", why)
