@@ -32,8 +32,8 @@ FASTEST_FACTOR, SLOWEST_FACTOR = 2.0**40, 1 / 1024
 what the hardware carries, and limits that hardly any load keeps are not looked into further."""
 _HALVINGS = 3
 _HALF_OCTAVE = 2**0.5
-_PREDICTIONS: Memo[Prediction] = Memo(most=8192)
-"""Of all requests, like the plans."""
+_PREDICTIONS: Memo[Prediction] = Memo(most=4096)
+"""Of all requests, like the plans; twice as many save 1.3 % of an answer's CPU for 40 MiB."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
