@@ -46,6 +46,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         return "CPU" if self.vendor == "cpu" else "GPU"
 
     @property
+    def is_slice(self) -> bool:
+        """Whether it is a MIG slice of a GPU."""
+        return " MIG " in self.name
+
+    @property
     def dense_16bit_tflops(self) -> float:
         """Peak of the 16-bit type that the part supports, TFLOPS."""
         return self.bf16_tflops or self.fp16_tflops or 0.0

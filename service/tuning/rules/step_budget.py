@@ -136,7 +136,7 @@ def _long_prefill_threshold(context: RuleContext) -> Iterator[Remark]:
 
 
 def _unpinned_on_slices(context: RuleContext, node: Node) -> Iterator[Remark]:
-    if "MIG" not in node.gpu.name:
+    if not node.gpu.is_slice:
         return
     missing = [name for name in (*_SEQS, *_BUDGET) if getattr(context.given, name) is None]
     if missing:

@@ -125,6 +125,17 @@ def _sharded_state(context: RuleContext) -> Iterator[Remark]:
         )
 
 
+def _over_slices(context: RuleContext, node: Node) -> Iterator[Remark]:
+    if not node.gpu.is_slice or context.world_size == 1:
+        return
+    yield Remark(
+        message=f"{context.world_size} ranks on MIG slices: NCCL refused to join slices until 2026,"
+        " and does it experimentally since, through host memory, for slices reach no other GPU"
+        " memory.",
+        suggestion="Run one replica in each slice, take a larger slice, or whole GPUs.",
+    )
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="PAR001",
@@ -221,5 +232,18 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         source=(vllm("model_executor/model_loader/sharded_state_loader.py"), guide("A14")),
         check=_sharded_state,
+    ),
+    Rule(
+        id="PAR021",
+        title="One replica over several MIG slices",
+        help="Slices of a GPU have neither NVLink nor peer-to-peer access, and the libraries that"
+        " join ranks did not know them for long.",
+        settings=("tensor_parallel_size",),
+        severity="warning",
+        source=(
+            thread("issue 1716", repository="NVIDIA/nccl"),
+            thread("issue 7211"),
+        ),
+        check=with_node(_over_slices),
     ),
 )

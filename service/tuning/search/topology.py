@@ -54,7 +54,8 @@ def legal_topologies(
     Tensor parallelism stays inside a node. Pipeline stages join nodes, and inside a node they
     are worth a look only where GPUs lack a fast link or tensor parallelism cannot reach all of
     them. Data parallelism with whole experts is for mixtures of experts whose cache tensor
-    parallelism would only copy.
+    parallelism would only copy. One copy spreads over MIG slices only where that is pinned: NCCL
+    hardly joins them (rule PAR021).
     """
     space = _Space(spec=spec, node=node, version=version, constraints=constraints, pin=pin)
     layouts = {*_all(space), *_pinned(space)}
@@ -71,7 +72,9 @@ class _Space(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def largest(self) -> int:
-        """Most GPUs that one tensor-parallel group may take."""
+        """Most GPUs that one tensor-parallel group may take; slices are not joined unasked."""
+        if self.node.gpu.is_slice and self.pin.tensor_parallel_size is None:
+            return 1
         allowed = self.constraints.max_tensor_parallel_size
         return min(self.node.gpus_per_node, allowed or self.node.gpus_per_node)
 
@@ -98,7 +101,7 @@ def _all(space: _Space) -> Iterator[Topology]:
 
 
 def _pipelines(space: _Space, *, size: int, largest_legal: int) -> Iterator[Topology]:
-    if not space.spec.supports_pp:
+    if not space.spec.supports_pp or space.node.gpu.is_slice:
         return
     node = space.node
     stages: set[int] = set()
@@ -118,6 +121,8 @@ def _expert_layouts(space: _Space, sizes: tuple[int, ...]) -> Iterator[Topology]
         if size not in sizes:
             yield Topology(tensor_parallel_size=size, enable_expert_parallel=True)
     if not is_known("data_parallel_size", space.version) or not has_latent_attention(space.spec):
+        return
+    if space.node.gpu.is_slice:
         return
     ranks = _most_even_ranks(space.spec, space.node.gpus_per_node)
     if ranks > 1:

@@ -432,6 +432,11 @@ BOTH_WAYS: tuple[tuple[str, Situation, Situation], ...] = (
         {"model": QWEN_MOE_FP8, "gpus": 2, "data_parallel_size": 2},
         {"model": QWEN_MOE_FP8, "gpus": 2, "data_parallel_size": 2, "enable_expert_parallel": True},
     ),
+    (
+        "PAR021",
+        {"gpu": "H200 MIG 2g.35gb", "gpus": 2, "tensor_parallel_size": 2},
+        {"gpu": "H200 MIG 2g.35gb", "gpus": 2},
+    ),
     # quantisation
     ("QNT001", {"model": _AWQ, "gpu": "V100-SXM2-32GB"}, {"model": _AWQ, "gpu": "T4"}),
     (

@@ -1,5 +1,6 @@
 """Legal layouts and their sizing on real models."""
 
+import msgspec
 import pytest
 
 from api_schemas.engine import EngineConfig
@@ -145,3 +146,19 @@ def test_a_gpu_more_than_experts_spread_over_takes_no_layout_away() -> None:
         Topology(tensor_parallel_size=1, data_parallel_size=8, enable_expert_parallel=True)
         in layouts
     )
+
+
+def test_a_copy_is_spread_over_slices_only_where_that_is_pinned() -> None:
+    """NCCL hardly joins MIG slices: each gets a copy of its own, or the model does not fit."""
+    request = TuningRequest(
+        model=ModelRef(id="meta-llama/Llama-3.1-8B-Instruct"),
+        hardware=Hardware(gpu="H100-SXM5-80GB MIG 1g.10gb", gpus_per_node=4),
+    )
+    pinned = msgspec.structs.replace(
+        request, constraints=Constraints(pin=EngineConfig(tensor_parallel_size=2))
+    )
+
+    free, asked = (topologies(understand(one)[0]) for one in (request, pinned))
+
+    assert free == (Topology(tensor_parallel_size=1),)
+    assert asked == (Topology(tensor_parallel_size=2),)
