@@ -116,8 +116,10 @@ def core_that_fits(
 
 
 def _others(problem: Problem, found: Found, pick: Trial) -> tuple[Alternate, ...]:
+    """Return other points of the front that vLLM starts with."""
     fewer = fewer_copies(problem, pick) if pick.meets else None
-    return alternates(problem, found, fewer=fewer)
+    others = alternates(problem, found, fewer=fewer)
+    return tuple(other for other in others if _starts(problem, other.trial.sized))
 
 
 def _estimate_of_pick(

@@ -327,8 +327,9 @@ def load_shape(workload: Workload, *, replicas: int) -> LoadShape:
             clients = min(clients, requests)
             return msgspec.structs.replace(base, concurrency=clients, requests=requests)
         case BatchArrivals():
-            number = max(arrivals.num_requests / replicas, 1.0)
-            return msgspec.structs.replace(base, concurrency=number, requests=number)
+            return _at_once(base, arrivals.num_requests / replicas)
+        case Trace() if mean_arrival_rate(arrivals) is None:
+            return _at_once(base, len(arrivals.at_s) / replicas)
         case None:
             raise InvalidRequest("the workload names no arrivals", pointer="/workload/arrivals")
         case _:
@@ -340,6 +341,12 @@ def load_shape(workload: Workload, *, replicas: int) -> LoadShape:
                 requests_per_s=rate / replicas,
                 requests=float(OPEN_LOOP_REQUESTS),
             )
+
+
+def _at_once(load: LoadShape, requests: float) -> LoadShape:
+    """Return the load of so many requests that are all there from the beginning."""
+    number = max(requests, 1.0)
+    return msgspec.structs.replace(load, concurrency=number, requests=number)
 
 
 def _is_too_long(workload: Workload, *, replicas: int) -> bool:

@@ -727,3 +727,25 @@ def test_a_drafter_that_the_model_lacks_is_named_before_its_memory() -> None:
     assert advice.binding.constraint == "speculative_config"
     assert advice.nearest is not None
     assert "another method" in advice.nearest.change
+
+
+def test_alternatives_start() -> None:
+    """A layout that a rule refuses is no alternative, however few GPUs it takes."""
+    request = TuningRequest(
+        model=ModelRef(id="Qwen/Qwen3-Coder-Next-FP8"),
+        hardware=Hardware(gpu="T4", gpus_per_node=8),
+        workload=Workload(
+            prompt_tokens=395, output_tokens=16, arrivals=PoissonArrivals(requests_per_s=0.2562)
+        ),
+        slo=Slo(targets=[LatencyTarget(metric="itl", percentile=50, limit_ms=9.8)]),
+        objective="cost",
+        constraints=Constraints(allow_fp8_kv_cache=False),
+    )
+
+    for other in recommend(request).alternatives:
+        alone = estimate(
+            EstimateRequest(
+                model=request.model, hardware=request.hardware, engine=Engine(config=other.config)
+            )
+        )
+        assert alone.fits, other.label
