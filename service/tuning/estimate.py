@@ -162,9 +162,11 @@ def _block_tokens(kv: KvPlan | None, effective: EngineConfig) -> int:
 def _token_band(plan: MemoryPlan) -> Band:
     if plan.kv is None or plan.kv.num_blocks == 0:
         return [0.0, 0.0]
-    per_byte = plan.kv.tokens / max(1, plan.kv.kv_cache_bytes)
-    low, high = (max(0.0, edge * GIB * per_byte) for edge in _gib_band(plan))
-    return [float(int(low)), float(int(high))]
+    middle, tokens = plan.kv.kv_cache_bytes, plan.kv.tokens
+    per_byte = tokens / max(1, middle)
+    edges = (middle - plan.band_bytes, middle + plan.band_bytes)
+    low, high = (max(0, round(edge * per_byte)) for edge in edges)
+    return [float(min(low, tokens)), float(max(high, tokens))]
 
 
 def _gib_band(plan: MemoryPlan) -> Band:

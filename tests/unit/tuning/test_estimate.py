@@ -412,3 +412,13 @@ def test_a_length_that_fits_by_a_block_alone_gets_no_latency() -> None:
     assert not answer.fits
     assert answer.performance is None
     assert not [f for f in answer.findings if f.rule == "CAP003" and f.severity == "note"]
+
+
+@pytest.mark.parametrize("size_bytes", [10**9, 3 * 10**9 + 7])
+def test_the_band_of_a_stated_cache_holds_its_tokens(size_bytes: int) -> None:
+    """Nothing is unsure about a size that was stated, and rounding takes no token away."""
+    answer = asked(config={"kv_cache_memory_bytes": size_bytes})
+
+    assert answer.memory is not None
+    low, high = answer.memory.band["kv_cache_tokens"]
+    assert low == answer.memory.kv_cache_tokens == high
