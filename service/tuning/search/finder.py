@@ -1,14 +1,12 @@
 """The search: size every legal layout, rank by the closed form, simulate the few best."""
 
-from itertools import islice
-
 import msgspec
 
-from service.tuning.search.carried import GENEROUS
+from service.tuning.search.finalists import confirmed
 from service.tuning.search.memo import Memo
 from service.tuning.search.misfit import Misfit
 from service.tuning.search.problem import Problem
-from service.tuning.search.ranking import merit, ranked, speed_per_s, throughput_tokens_per_s
+from service.tuning.search.ranking import ranked
 from service.tuning.search.refining import (
     Refined,
     assess,
@@ -18,9 +16,7 @@ from service.tuning.search.refining import (
     refine,
 )
 from service.tuning.search.settling import (
-    DOUBT,
     by_confirmed_capacity,
-    in_enough_copies,
     settle_by_simulation,
     settle_load,
     with_headroom,
@@ -37,8 +33,6 @@ from service.tuning.search.topology import Topology, legal_topologies
 from service.tuning.search.trial import Trial
 
 _REFINED = 3
-_SIMULATED = 2
-_RESCUED = 2
 _AMPLE = 2.0
 """A 16-bit cache that carries twice the stated load is left alone."""
 _SPACES: Memo[tuple[tuple[Sized, ...], tuple[Misfit, ...]]] = Memo(most=1024)
@@ -77,7 +71,7 @@ def find_best(problem: Problem) -> Found:
     budgets = {_layout(one.best): one.token_trials for one in refined}
     rest = [trial for trial in trials if _layout(trial) not in budgets]
     shortlist = ranked(problem, [*(one.best for one in refined), *rest])
-    finalists = _confirmed(problem, shortlist)
+    finalists = confirmed(problem, shortlist)
     problem, finalists = settle_by_simulation(problem, finalists)
     finalists = by_confirmed_capacity(problem, finalists)
     pick = with_headroom(problem, finalists[0]) if finalists else None
@@ -148,57 +142,6 @@ def _explored(problem: Problem) -> tuple[Problem, list[Trial], list[Misfit]]:
         problem = resort if sized else problem
     problem, trials = settle_load(problem, ranked(problem, assess_all(problem, sized)))
     return problem, trials, misfits
-
-
-def _confirmed(problem: Problem, shortlist: list[Trial]) -> list[Trial]:
-    """Return the first few simulated, best first; where none keeps the limits, the fastest too.
-
-    The extremes in speed and throughput are among them: the closed form may be wrong about a
-    close race. Left out are those that could not win even if it erred by half, and, where even
-    the first is far from the load, all others.
-    """
-    if not shortlist:
-        return []
-    first = confirm(problem, shortlist[0])
-    if all(_is_out_of_reach(one) for one in shortlist):
-        return [first]
-    first = in_enough_copies(problem, shortlist[0], first)
-    chosen = _worth_simulating(shortlist)
-    rivals = [one for one in chosen[1:] if not first.meets or _may_win(problem, one, first)]
-    confirmed = [in_enough_copies(problem, one, confirm(problem, one)) for one in rivals]
-    finalists = ranked(problem, [first, *confirmed])
-    if finalists[0].meets:
-        return finalists
-    rest = [one for one in shortlist if one not in chosen and not _is_out_of_reach(one)]
-    fastest = sorted(rest, key=lambda one: one.performance.e2el_ms.mean)[:_RESCUED]
-    return ranked(problem, [*finalists, *(confirm(problem, one) for one in fastest)])
-
-
-def _may_win(problem: Problem, rival: Trial, first: Trial) -> bool:
-    return rival.meets and merit(problem, rival) * DOUBT > merit(problem, first)
-
-
-def _is_out_of_reach(trial: Trial) -> bool:
-    """Whether a layout carries so little that no error of the closed form makes up for it."""
-    factor = trial.capacity_factor
-    return not trial.meets and factor is not None and factor * GENEROUS < 1
-
-
-def _worth_simulating(shortlist: list[Trial]) -> list[Trial]:
-    """Return the first few, the first of another layout, and the extremes within the limits.
-
-    Extremes are the fastest and the most productive. A layout with another precision of the cache
-    errs like the first one does, so that it is no second opinion.
-    """
-    chosen = shortlist[:_SIMULATED]
-    other = (one for one in shortlist if one.sized.topology != shortlist[0].sized.topology)
-    chosen += [one for one in islice(other, 1) if one not in chosen]
-    good = [trial for trial in shortlist if trial.meets]
-    for measure in (speed_per_s, throughput_tokens_per_s):
-        extreme = max(good, key=measure, default=None)
-        if extreme is not None and extreme not in chosen:
-            chosen.append(extreme)
-    return chosen
 
 
 def last_resorts(problem: Problem) -> tuple[Problem, ...]:

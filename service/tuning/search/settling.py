@@ -18,6 +18,8 @@ _WORTH_SETTLING = 1.1
 """The load is looked at again when it is this far above the operating point."""
 DOUBT = 1.5
 """How much more of its capacity by the closed form a rival may confirm than the first does."""
+_IN_VAIN = 2
+"""Copies that may bring no room before no more are tried: capacities are known to about a tenth."""
 _TELLING = 0.5
 """Share of a capacity below which the closed form erred as it seldom does."""
 _IDLE_SHARE = 0.1
@@ -132,12 +134,20 @@ def _in_copies(problem: Problem, trial: Trial, copies: int) -> Trial:
 
 
 def with_headroom(problem: Problem, pick: Trial) -> Trial:
-    """Return the pick with its simulated capacity, and copies added until it leaves head-room."""
-    pick = with_carried_capacity(problem, pick)
+    """Return the pick with its simulated capacity, and copies added until it leaves head-room.
+
+    Where a limit is tight for requests that meet no others, copies bring no room: none is added.
+    """
+    pick = last = with_carried_capacity(problem, pick)
     most = problem.most_copies(pick.sized.topology.gpus)
-    while _is_tight(problem, pick) and pick.copies < most:
-        more = with_capacity(problem, try_out(problem, pick.sized, copies=pick.copies + 1))
-        pick = with_carried_capacity(problem, confirm(problem, more))
+    in_vain = 0
+    while _is_tight(problem, last) and last.copies < most and in_vain < _IN_VAIN:
+        more = with_capacity(problem, try_out(problem, last.sized, copies=last.copies + 1))
+        last = with_carried_capacity(problem, confirm(problem, more))
+        if (last.capacity_factor or 0.0) > (pick.capacity_factor or 0.0):
+            pick, in_vain = last, 0
+        else:
+            in_vain += 1
     return pick
 
 
