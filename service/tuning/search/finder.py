@@ -92,10 +92,11 @@ def _refined(problem: Problem, trials: list[Trial]) -> list[Refined]:
     """Return the first few refined, and where it matters those that a lower cap may help.
 
     Layouts are ranked with the largest cap that their memory carries, which says little where it
-    is the cap that breaks the limits: of all, or of one that would need the fewest GPUs.
+    is the cap that breaks the limits: of all, or of one that would need the fewest GPUs. One that
+    meets them with a lower cap does not say that it is the best of those.
     """
     refined = [_refined_one(problem, trial) for trial in trials[:_REFINED]]
-    if problem.objective != "cost" and any(one.best.meets for one in refined):
+    if problem.objective != "cost" and any(trial.meets for trial in trials[:_REFINED]):
         return refined
     helped = (trial for trial in trials[_REFINED:] if is_slow_by_cap(problem, trial))
     return [*refined, *(_refined_one(problem, trial) for trial in helped)]
