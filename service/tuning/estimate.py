@@ -125,7 +125,9 @@ def _perform(
     """Return latency and its verdicts; nothing without a workload, or where none is served."""
     if workload is None or not situation.fits or situation.plan.kv is None:
         return None, []
-    served = served_workload(workload, max_model_len=situation.plan.max_model_len)
+    # What a run has sent and got answers to was served, whatever the plan says.
+    longest = situation.plan.max_model_len
+    served = workload if played else served_workload(workload, max_model_len=longest)
     if served is None:
         return None, []
     # The simulation compiles code when it is imported: memory alone must not wait for it.
