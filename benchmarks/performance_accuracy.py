@@ -29,7 +29,7 @@ from service.tuning.performance import prepare, regime_of, ttft_in_step_s
 METRICS = {"ttft_ms": "ttft", "tpot_ms": "tpot", "output_tokens_per_s": "output_tokens_per_s"}
 TAIL = 0.10
 """Left outside on either side."""
-LEVEL = 0.82
+LEVEL = 0.83
 """Share inside after a hardware class has scaled the band: a little above what is promised, since
 halves of the groups know less of a class than the whole."""
 PRIOR_GROUPS = 2.0
@@ -381,6 +381,8 @@ def report(args: argparse.Namespace) -> dict:
             "errors are relative and absolute; whole groups were left out of the fit",
             "a source that does not name its statistic counts against the nearer of p50 and mean",
             "prior widths and terms were chosen while looking at these rows: slightly optimistic",
+            "68 rows of 15 sources met a model that had seen none of them: TTFT off by 52 %, TPOT by",
+            "16 %, output tokens/s by 12 %; 80 % bands held 53, 67 and 82 %. They are in the fit now",
         ],
     }
     if args.write:

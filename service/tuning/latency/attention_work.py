@@ -19,6 +19,9 @@ _SINK_KERNELS = frozenset({"hopper", "blackwell_hbm", "cdna3", "cdna4"})
 """Generations with a kernel of their own for attention with sinks (FlashAttention 3, TRT-LLM's of
 FlashInfer, AITER); on others Triton's runs (vLLM v1/attention/backends, `supports_sink`). On A100
 it takes five times as long per pair of tokens: 32,000-token prompts of gpt-oss (gpustack's lab)."""
+_FLASH_MLA_HEADS = 64
+"""Query heads that FlashMLA's sparse kernels of Hopper work on at least; a GPU with fewer pads them
+(vLLM v1/attention/backends/mla/flashmla_sparse.py). Data-centre Blackwell has kernels without."""
 _SCAN_CHUNK = 64
 """Tokens of one chunk of the linear-attention prefill kernels (flash-linear-attention)."""
 
@@ -111,6 +114,9 @@ def _latent(mixer: LatentAttention, *, count: float, place: AttentionPlace) -> I
     decode = max(read, absorbed / place.decode_context_parallel_size)
     expanded = 2 * heads * (mixer.qk_nope_head_dim + mixer.qk_rope_head_dim + mixer.v_head_dim)
     is_sparse = mixer.index_topk is not None
+    if is_sparse and place.generation == "hopper":
+        absorbed *= max(_FLASH_MLA_HEADS / heads, 1.0)
+        decode = max(read, absorbed / place.decode_context_parallel_size)
     kind = "sparse" if is_sparse else "mla"
     at = f"@{place.generation}"
     pair_flops = absorbed if is_sparse else expanded / place.flops_16bit

@@ -24,11 +24,13 @@ _PRIORS = {
     "expert_read": Prior(1.35, 0.15),
     # arithmetic, as the inverse of its efficiency
     "compute": Prior(1.45, 0.15),
+    # consumer parts are rated at half speed (32-bit sums), and kernels come closer to that
+    "compute.half_rate": Prior(0.8, 0.35),
     "compute.fp8": Prior(1.15, 0.15),
     "compute.fp8_block": Prior(1.3, 0.15),
     "compute.nvfp4": Prior(1.6, 0.2),
     "compute.int4": Prior(1.4, 0.2),
-    "compute.mxfp4": Prior(1.4, 0.2),
+    "compute.mxfp4": Prior(1.6, 0.2),
     "expert_compute": Prior(3.0, 0.3),
     # attention
     "context": Prior(1.35, 0.15),

@@ -144,6 +144,7 @@ class _Place:
         self.eras = eras_until(version)
         self.generation = generation_of(node.gpu)
         self.bandwidth = node.gpu.bandwidth_gb_s * 1e9
+        self.peak = ("compute.half_rate",) if node.gpu.gpu_class == "consumer" else ()
         self.flops_16bit = max(node.gpu.dense_16bit_tflops, 1e-3) * 1e12
         self.matrices = rank_matrices(
             spec,
@@ -212,7 +213,7 @@ class _Place:
             operator.bytes / self.bandwidth,
             (f"{prefix}read", f"{prefix}read.{scheme}", f"read@{at}", f"read.{scheme}@{at}"),
         )
-        names = (f"{prefix}compute", f"{prefix}compute.{scheme}", f"compute@{at}")
+        names = (f"{prefix}compute", f"{prefix}compute.{scheme}", f"compute@{at}", *self.peak)
         yield Term(
             token,
             2 * operator.active_parameters / rate,
@@ -312,6 +313,7 @@ def compute_format(scheme: str, gpu: Gpu) -> tuple[str, float]:
         "mxfp8": gpu.fp8_tflops,
         "int8_w8a8": gpu.int8_tops,
         "nvfp4": gpu.fp4_tflops,
+        "mxfp4": gpu.fp4_tflops if gpu.vendor == "amd" else None,
     }.get(scheme)
     if native:
         return scheme, native * 1e12

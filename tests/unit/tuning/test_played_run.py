@@ -71,12 +71,23 @@ def test_requests_that_are_sent_together_wait_for_each_other() -> None:
 
 
 def test_clients_in_step_wait_longer_for_their_prompts() -> None:
-    """Answers of exactly equal length keep clients in step; drawn ones differ a little."""
-    loop = {"kind": "closed_loop", "max_concurrency": 32, "num_requests": 128}
+    """Answers of exactly equal length keep clients in step; those of a service differ a little."""
+    loop = {"kind": "closed_loop", "max_concurrency": 32}
 
-    drawn, played = _performance(loop), _performance(loop, _played(128, clients=32))
+    service, played = _performance(loop), _performance(loop, _played(128, clients=32))
 
-    assert played.ttft_ms.p50 > drawn.ttft_ms.p50
+    assert played.ttft_ms.p50 > service.ttft_ms.p50
+
+
+def test_a_short_run_of_equal_answers_is_in_step() -> None:
+    """A benchmark of stated size and fixed lengths is predicted as it plays; longer ones part."""
+    short = {"kind": "closed_loop", "max_concurrency": 32, "num_requests": 128}
+    longer = {**short, "num_requests": 32 * 20}
+
+    drawn, played = _performance(short), _performance(short, _played(128, clients=32))
+
+    assert drawn.ttft_ms.p50 == pytest.approx(played.ttft_ms.p50, rel=0.02)
+    assert drawn.ttft_ms.p50 > _performance(longer).ttft_ms.p50
 
 
 def test_an_open_loop_without_its_times_is_drawn() -> None:
