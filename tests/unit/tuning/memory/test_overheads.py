@@ -1,5 +1,7 @@
 """Communication buffers, CUDA graphs and slack, release by release."""
 
+from statistics import median
+
 import pytest
 
 from api_schemas.engine import EngineConfig
@@ -165,14 +167,23 @@ def test_the_estimate_grows_with_layers_and_graphs(
 
 
 def test_sparse_attention_is_estimated_at_gigabytes() -> None:
-    """GLM-5.2 on B300: 4.99 GiB for 102 graphs of 78 layers; GLM-5.1 shows about as much."""
+    """Three logs of 78 layers scatter by a GiB around it: GLM-5.2 on B300, GLM-5.1 on PRO 6000."""
     experts = MixtureOfExperts(num_experts=256, experts_per_token=8, expert_intermediate_size=2048)
     sparse = latent(index_topk=2048, index_num_heads=32, index_head_dim=128)
-    graphs = graphs_of(
-        model(group(78, sparse, experts)), version="0.27.0", layers=78, sizes=51, decode_sizes=51
-    )
+    spec = model(group(78, sparse, experts))
+    logs = ((51, 51, 4.99), (35, 11, 4.77), (33, 33, 6.04))
 
-    assert graphs.charged_bytes / GIB == pytest.approx(4.99, abs=0.2)
+    misses = [
+        logged
+        - graphs_of(
+            spec, version="0.20.2", layers=78, sizes=sizes, decode_sizes=decode_sizes
+        ).charged_bytes
+        / GIB
+        for sizes, decode_sizes, logged in logs
+    ]
+
+    assert median(misses) == pytest.approx(0.0, abs=0.05)
+    assert max(abs(miss) for miss in misses) < 1.0
 
 
 def test_ampere_lacks_the_large_link_buffers_of_hopper() -> None:
