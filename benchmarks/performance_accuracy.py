@@ -381,8 +381,8 @@ def report(args: argparse.Namespace) -> dict:
             "errors are relative and absolute; whole groups were left out of the fit",
             "a source that does not name its statistic counts against the nearer of p50 and mean",
             "prior widths and terms were chosen while looking at these rows: slightly optimistic",
-            "68 rows of 15 sources met a model that had seen none of them: TTFT off by 52 %, TPOT by",
-            "16 %, output tokens/s by 12 %; 80 % bands held 53, 67 and 82 %. They are in the fit now",
+            "68 points of 15 new sources were off by 52 % (TTFT), 16 % (TPOT) and 12 % (output)",
+            "80 % bands held 53, 67 and 82 % of these 68; they have joined the fit since",
         ],
     }
     if args.write:
