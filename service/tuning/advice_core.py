@@ -93,7 +93,7 @@ def core_that_fits(
         copies=pick.copies,
     )
     starts = not any(finding.severity == "error" for finding in findings)
-    estimate = _estimate_of_pick(problem, config, pick, findings)
+    estimate = _estimate_of_pick(problem, config, pick, findings, starts=starts)
     binding, nearest = _obstacle(request, problem, pick, findings)
     others = _others(problem, found, pick) if starts and not is_step else ()
     return Core(
@@ -123,10 +123,9 @@ def _others(problem: Problem, found: Found, pick: Trial) -> tuple[Alternate, ...
 
 
 def _estimate_of_pick(
-    problem: Problem, config: EngineConfig, pick: Trial, findings: list[Finding]
+    problem: Problem, config: EngineConfig, pick: Trial, findings: list[Finding], *, starts: bool
 ) -> Estimate:
     """Return the what-if of one copy; what does not start gets no latency, as in any what-if."""
-    starts = not any(finding.severity == "error" for finding in findings)
     return estimate_of(
         problem,
         config=config,

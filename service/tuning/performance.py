@@ -436,7 +436,8 @@ def ttft_in_step_s(prepared: Prediction, *, workload: Workload) -> float:
     """Return the median TTFT if the clients of a loop stay in step, seconds; 0 if they cannot.
 
     They can where answers have one length, and do where all run to it, which a workload leaves
-    open: predictions are of clients that are parted, as most measured ones are.
+    open: but for short runs (`IN_STEP_WAVES`), predictions are of clients that are parted, as most
+    measured ones are.
     """
     load = load_shape(workload, replicas=prepared.replicas)
     is_loop = isinstance(workload.arrivals, ClosedLoop)

@@ -110,13 +110,12 @@ def _latent(mixer: LatentAttention, *, count: float, place: AttentionPlace) -> I
     width = mixer.kv_lora_rank + mixer.qk_rope_head_dim
     plain = msgspec.structs.replace(mixer, index_topk=None)
     read = _token_bytes(plain, place) / place.bandwidth
-    absorbed = 2 * heads * (width + mixer.kv_lora_rank) / place.flops_16bit
-    decode = max(read, absorbed / place.decode_context_parallel_size)
     expanded = 2 * heads * (mixer.qk_nope_head_dim + mixer.qk_rope_head_dim + mixer.v_head_dim)
     is_sparse = mixer.index_topk is not None
-    if is_sparse and place.generation == "hopper":
-        absorbed *= max(_FLASH_MLA_HEADS / heads, 1.0)
-        decode = max(read, absorbed / place.decode_context_parallel_size)
+    is_padded = is_sparse and place.generation == "hopper"
+    absorbing = max(heads, _FLASH_MLA_HEADS) if is_padded else heads
+    absorbed = 2 * absorbing * (width + mixer.kv_lora_rank) / place.flops_16bit
+    decode = max(read, absorbed / place.decode_context_parallel_size)
     kind = "sparse" if is_sparse else "mla"
     at = f"@{place.generation}"
     pair_flops = absorbed if is_sparse else expanded / place.flops_16bit

@@ -113,7 +113,7 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens_per_s: float
     requests_per_s: float
     ttft_in_step_s: float = 0.0
-    """Median TTFT if all clients of a loop stay in step, which no request says; 0 else."""
+    """Median TTFT if all clients of a loop stay in step, where they can; 0 else."""
 
 
 def performance_band(
